@@ -16,6 +16,7 @@ use heaptide_format::attachment::{
 };
 use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::start::{Prepared, prepare_attached};
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::tls::{thread_pointer, tls};
 use heaptide_recorder::sys::{kernel, memory, wiped};
@@ -75,14 +76,14 @@ fn describe(outcome: u32, errno: i32) {
     shared.code = memory_of(next_symbol::own_code());
     shared.callers = memory_of(openmp::code());
     shared.is_used = 1;
-    shared.header_at = p.base.load(Relaxed) as u64;
+    shared.header_at = store().base.load(Relaxed) as u64;
     shared.wiped_count = 0;
     for (place, (address, bytes)) in shared.wiped.iter_mut().zip(wiped::noted()) {
         *place = Memory { address: address as u64, bytes: bytes as u64 };
         shared.wiped_count += 1;
     }
     let [own, zeros] = memory::of_recording().map(memory_of);
-    let profile = Memory { address: shared.header_at, bytes: p.reserved.load(Relaxed) };
+    let profile = Memory { address: shared.header_at, bytes: store().reserved.load(Relaxed) };
     shared.released = [own, zeros, profile, NOWHERE];
     fence(Release);
     shared.errno = errno as u64;

@@ -13,6 +13,7 @@ use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
 use heaptide_recorder::event::{exit, python_interpreter, threads, trace_extents};
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::store::{file, modules};
 use heaptide_recorder::sys::arch::numbers;
 use heaptide_recorder::sys::confined::{self, NO_COUNTER};
@@ -112,7 +113,7 @@ pub extern "C" fn dlclose(handle: Address) -> i32 {
         modules::modules().loads.fetch_add(1, Relaxed);
         unloading::walk(families::forget_unloaded);
         python_interpreter::after_unloading();
-        modules::modules().drop_unmapped(p, inside.lane().buffer());
+        modules::modules().drop_unmapped(store(), inside.lane().buffer());
     }
     status
 }
@@ -296,7 +297,7 @@ fn departs() {
     let p = process();
     start_early::<Preload>();
     if confined::may_call() && exit::is_own(p) {
-        file::keep_descriptor(p);
+        file::keep_descriptor(store());
     }
 }
 

@@ -7,6 +7,7 @@ use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
 use heaptide_recorder::event::{threads, trace_extents};
 use heaptide_recorder::store::file;
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::confined::{CONFINED, NO_COUNTER};
 use heaptide_recorder::sys::memory;
 
@@ -31,7 +32,7 @@ pub fn begin(strict: bool) -> Before {
     };
     start_early::<Preload>(); // a forked child could not create its profile later
     if p.state() == State::Active {
-        file::reserve_ahead(p, AHEAD);
+        file::reserve_ahead(store(), AHEAD);
         memory::prepare_ahead();
         threads::learn_stack::<Preload>();
     }

@@ -13,10 +13,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Call;
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::lane::LaneState;
-use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
 use heaptide_recorder::event::step;
 use heaptide_recorder::store::shadow::take_word;
+use heaptide_recorder::store::shared::store;
 
 /// The arguments and effect of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -514,7 +514,7 @@ fn number_of(usable: u64) -> u32 {
 
 /// Stores the size of a new block.
 pub fn keep_size(block: Address, usable: u64) {
-    process().sizes.put(block, number_of(usable));
+    store().sizes.put(block, number_of(usable));
 }
 
 /// Does the same with the lane's cache of the table.
@@ -528,7 +528,7 @@ pub fn keep_size_in(lane: &mut LaneState, block: Address, usable: u64) {
 
 #[inline(never)]
 fn keep_size_in_leaf(lane: &mut LaneState, block: Address, usable: u64) {
-    let sizes = &process().sizes;
+    let sizes = &store().sizes;
     if sizes.is_made() {
         keep_size(block, usable);
         lane.size_leaves.find(sizes, block);
@@ -546,7 +546,7 @@ pub fn take_size_in(lane: &mut LaneState, block: Address) -> Option<u64> {
 
 #[inline(never)]
 fn take_size_in_leaf(lane: &mut LaneState, block: Address) -> Option<u64> {
-    let sizes = &process().sizes;
+    let sizes = &store().sizes;
     if !sizes.is_made() {
         return None;
     }
@@ -562,7 +562,7 @@ fn bytes(number: u32) -> Option<u64> {
 
 /// Returns the size of a live block of any family.
 pub fn size_of(block: Address) -> Option<u64> {
-    let sizes = &process().sizes;
+    let sizes = &store().sizes;
     if !sizes.is_made() {
         return None;
     }
@@ -571,7 +571,7 @@ pub fn size_of(block: Address) -> Option<u64> {
 
 /// Returns and removes the size of a block; `None` if it was not recorded.
 pub fn take_size(block: Address) -> Option<u64> {
-    let sizes = &process().sizes;
+    let sizes = &store().sizes;
     if !sizes.is_made() {
         return None;
     }

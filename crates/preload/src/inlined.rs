@@ -4,7 +4,7 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::IMAGE_FAMILY_INLINED;
-use heaptide_recorder::event::process::process;
+use heaptide_recorder::store::shared::store;
 
 /// Whether a slow path was entered without its function.
 static IS_INLINED: AtomicBool = AtomicBool::new(false);
@@ -17,7 +17,7 @@ pub fn image_flags() -> u32 {
 /// Notes that a function was inlined, in the profile of this process and of forked children.
 pub fn note() {
     IS_INLINED.store(true, Relaxed);
-    let flags = &process().header().image_flags;
+    let flags = &store().header().image_flags;
     if flags.load(Relaxed) & IMAGE_FAMILY_INLINED == 0 {
         flags.fetch_or(IMAGE_FAMILY_INLINED, Relaxed);
     }

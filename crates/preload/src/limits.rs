@@ -7,6 +7,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
 use heaptide_recorder::event::process::process;
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::kernel::{self, Limit};
 use heaptide_recorder::sys::{confined, memory};
 
@@ -60,7 +61,7 @@ fn raise(limit: u64, by: u64) -> u64 {
 
 /// Returns the bytes of a resource that the recorder has reserved.
 fn reserved(resource: i32) -> u64 {
-    let p = process();
+    let p = store();
     let is_space = resource == kernel::RLIMIT_AS as i32;
     memory::reserved() + if is_space { p.reserved.load(Relaxed) } else { 0 }
 }
@@ -162,7 +163,7 @@ pub extern "C" fn getrlimit64(resource: i32, read: *mut Limit) -> i32 {
 /// `read` receives the previous limit.
 fn set_of(pid: i32, resource: i32, given: *const Limit, read: *mut Limit) -> i32 {
     let call = |given| call_real!(REAL_PRLIMIT, (pid, resource, given, read), -1);
-    if pid != 0 && pid as u32 != process().pid.load(Relaxed) {
+    if pid != 0 && pid as u32 != store().pid.load(Relaxed) {
         return call(given);
     }
     let before = raise_of(resource).map(|raise| raise.lowered(kernel::limits(resource as usize)));

@@ -4,7 +4,8 @@
 use crate::next_symbol::{call_real, real};
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::exit;
-use heaptide_recorder::event::process::{Process, process};
+use heaptide_recorder::event::process::process;
+use heaptide_recorder::store::shared::{Store, store};
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::range::Range;
 use heaptide_recorder::sys::{confined, kernel, memory, own_stack};
@@ -25,7 +26,7 @@ pub extern "C" fn mlockall(flags: i32) -> i32 {
         && exit::is_own(p)
         && confined::may_call()
         && memory::is_reserved();
-    if !may || !fits(p) {
+    if !may || !fits(store()) {
         return real(flags); // reports what is wrong, if anything
     }
     let future = flags & !MCL_CURRENT;
@@ -36,14 +37,14 @@ pub extern "C" fn mlockall(flags: i32) -> i32 {
         }
     }
     let on_fault = flags & MCL_ONFAULT != 0;
-    if own_stack::call(|| lock_each(p, on_fault)).is_none() {
+    if own_stack::call(|| lock_each(store(), on_fault)).is_none() {
         return real(flags);
     }
     0
 }
 
 /// Returns whether the program's memory alone is within the limit of locked memory.
-fn fits(p: &Process) -> bool {
+fn fits(p: &Store) -> bool {
     let all = kernel::memory_size().map_or(u64::MAX, |size| size.all);
     let own = memory::reserved() + p.reserved.load(Relaxed);
     kernel::may_lock_all() || all.saturating_sub(own) <= kernel::limit(kernel::RLIMIT_MEMLOCK)
@@ -51,7 +52,7 @@ fn fits(p: &Process) -> bool {
 
 /// Locks all mappings except the recorder's. Like mlockall, it skips mappings that cannot be locked
 /// or filled.
-fn lock_each(p: &Process, on_fault: bool) {
+fn lock_each(p: &Store, on_fault: bool) {
     let mut buffer = [0u8; 16 << 10];
     let low = p.base.load(Relaxed) as u64;
     let profile = Range { low, high: low + p.reserved.load(Relaxed) };

@@ -13,9 +13,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_format::{Call, Loss};
 use heaptide_recorder::event::inside::{Entry, Inside};
-use heaptide_recorder::event::process::process;
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
 use heaptide_recorder::event::{marks, step};
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::{confined, kernel};
 
 /// An allocator as CPython stores it (`PyMemAllocatorEx`): a context and four functions.
@@ -198,7 +198,7 @@ impl Allocator {
 /// Counts an allocation that is not recorded.
 #[cold]
 fn lost() {
-    process().lost(Loss::NoShadow);
+    store().lost(Loss::NoShadow);
 }
 
 /// Defines the entry of a wrapper: it passes the caller's registers after the arguments.
@@ -332,7 +332,7 @@ extern "C" fn realloc_body(
 /// ran before its allocators were wrapped took blocks of more than 512 bytes from there.
 #[cold]
 fn is_of_malloc(block: Address) -> bool {
-    let p = process();
+    let p = store();
     !block.is_null() && p.shadow.is_made() && p.shadow.get(block as u64) != 0
 }
 

@@ -20,6 +20,7 @@ use heaptide_recorder::event::lane;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::python_interpreter::minor_of;
 use heaptide_recorder::store::modules::modules;
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::loader::{self, LinkMap, look_up, objects};
 use heaptide_recorder::sys::options::Options;
 use heaptide_recorder::sys::{confined, kernel, unloading};
@@ -89,7 +90,7 @@ static TABLE: AtomicPtr<AtomicUsize> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Wraps the interpreter when the recorder starts, if the program has one. `None` if out of memory.
 pub fn start(scarce: bool) -> Option<()> {
-    let p = process();
+    let p = store();
     if is_used() && !p.sizes.is_made() {
         p.sizes.create(scarce)?; // a forked child inherits the wrappers
     }
@@ -238,7 +239,7 @@ fn wrap(map: &'static LinkMap, is_first: bool) -> Result<Interpreter, PythonObje
     if !is_relocated(map) || (is_running && !is_first) {
         return Err(PythonObjects::Running);
     }
-    let p = process();
+    let p = store();
     if !p.sizes.is_made() {
         let created = confined::may_map().then(|| p.sizes.create(p.scarce.load(Relaxed))).flatten();
         created.ok_or(PythonObjects::NoMemory)?;

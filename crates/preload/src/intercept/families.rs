@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use heaptide_format::NotIntercepted;
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::store::modules::modules;
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::confined;
 use heaptide_recorder::sys::loader::{
     LinkMap, defines, namespaces, objects, objects_of_all_namespaces,
@@ -42,7 +43,7 @@ pub fn is_on() -> bool {
 /// Checks loaded objects when the recorder starts. Needs a large stack. `None` if out of memory.
 pub fn start(scarce: bool) -> Option<()> {
     if !kept::is_empty() {
-        return process().sizes.create(scarce); // a forked child inherits the changed code
+        return store().sizes.create(scarce); // a forked child inherits the changed code
     }
     if !IS_ON.load(Relaxed) {
         IS_ON.store(true, Relaxed);

@@ -9,7 +9,7 @@ use crate::statistics::Statistics;
 use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
-use heaptide_recorder::event::process::process;
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::options::Options;
 
@@ -122,7 +122,7 @@ impl Instance {
             return Err(NotIntercepted::Threads);
         }
         let first = self.functions.iter().flatten().next().ok_or(NotIntercepted::Unmovable)?;
-        let p = process();
+        let p = store();
         if !p.sizes.is_made() {
             p.sizes.create(p.scarce.load(Relaxed)).ok_or(NotIntercepted::Refused)?;
         }

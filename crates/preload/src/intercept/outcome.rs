@@ -11,7 +11,7 @@ use heaptide_format::{
     IMAGE_PYTHON_SHIFT, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS,
     NotIntercepted, PythonObjects,
 };
-use heaptide_recorder::event::process::process;
+use heaptide_recorder::store::shared::store;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
 
@@ -99,7 +99,7 @@ pub fn note_attached() {
 pub fn note_python(choice: PythonObjects) {
     FLAGS.fetch_and(!(7 << IMAGE_PYTHON_SHIFT), Relaxed);
     FLAGS.fetch_or((choice as u32) << IMAGE_PYTHON_SHIFT, Relaxed);
-    describe(process().header());
+    describe(store().header());
 }
 
 /// Records that functions of an intercepted allocator may be inlined unnoticed.
@@ -118,7 +118,7 @@ pub fn note_family(outcome: Result<(), NotIntercepted>, note: Note) {
         }
     };
     keep(outcome, note);
-    describe(process().header());
+    describe(store().header());
 }
 
 /// Keeps a note, unless there is no space or an equal one, as for a library that is loaded again.

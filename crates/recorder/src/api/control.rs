@@ -3,8 +3,8 @@
 
 use crate::event::lane::{FLAG_PAUSED, LaneState};
 use crate::event::marks;
-use crate::event::process::process;
 use crate::store::control_words::{clear, set};
+use crate::store::shared::store;
 use crate::sys::tls::tls;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use heaptide_format::{CONTROL_OFF, CONTROL_PAUSE, MarkKind};
@@ -13,7 +13,7 @@ use heaptide_format::{CONTROL_OFF, CONTROL_PAUSE, MarkKind};
 /// an off of a command or the environment; an off by the program can only be reverted by the
 /// program.
 pub fn turn(lane: &LaneState, on: bool) {
-    let p = process();
+    let p = store();
     let was_off = lane.process_is_off();
     if on {
         clear(CONTROL_OFF);
@@ -30,7 +30,7 @@ pub fn turn(lane: &LaneState, on: bool) {
 /// Adds a pause of this thread or of the process.
 pub fn pause(lane: &mut LaneState, whole_process: bool) {
     if whole_process {
-        process().header().control.fetch_add(CONTROL_PAUSE, AcqRel);
+        store().header().control.fetch_add(CONTROL_PAUSE, AcqRel);
         return;
     }
     let paused = &tls().paused;
@@ -41,7 +41,7 @@ pub fn pause(lane: &mut LaneState, whole_process: bool) {
 /// Removes a pause of this thread or of the process, if there is one.
 pub fn resume(lane: &mut LaneState, whole_process: bool) {
     if whole_process {
-        let control = &process().header().control;
+        let control = &store().header().control;
         let less = |bits: u32| (bits >= CONTROL_PAUSE).then(|| bits - CONTROL_PAUSE);
         let _ = control.fetch_update(AcqRel, Acquire, less);
         return;

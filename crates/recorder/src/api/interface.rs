@@ -26,6 +26,7 @@ use crate::event::trace;
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
 use crate::store::scopes;
+use crate::store::shared::store;
 use crate::sys::arch;
 use crate::sys::front::Front;
 use crate::sys::kernel::Fd;
@@ -431,7 +432,7 @@ pub extern "C" fn flush<F: Front>() {
 }
 
 pub extern "C" fn totals<F: Front>(out: &mut MaybeUninit<Figures>) {
-    let totals = |_| stats::totals(process(), &marks::sums_at_reset());
+    let totals = |_| stats::totals(store(), &marks::sums_at_reset());
     out.write(with_lane_index::<F, _>(totals));
 }
 
@@ -511,7 +512,7 @@ pub struct Memory {
 
 pub extern "C" fn process_memory<F: Front>(out: &mut MaybeUninit<Memory>) {
     let memory = with_lane::<F, _>(|_| {
-        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(process());
+        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(store());
         Memory { resident_bytes, virtual_bytes }
     });
     out.write(memory);

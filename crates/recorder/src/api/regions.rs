@@ -16,6 +16,7 @@ use crate::event::{stats, trace};
 use crate::store::ids::{NameId, NodeId, ScopeId, ShapeId, SiteId};
 use crate::store::names;
 use crate::store::shapes::Array;
+use crate::store::shared::store;
 use crate::store::sites::{self, Dimensions};
 use crate::sys::front;
 use core::sync::atomic::Ordering::Relaxed;
@@ -82,7 +83,7 @@ impl Labelling {
             _ => list.shapes.id(name, &array),
         };
         if shape.is_none() && array.dimension_count > 0 {
-            process().lost(Loss::NoRegion);
+            store().lost(Loss::NoRegion);
         }
         Labelling { name, array, shape, uid: list.uids + 1 }
     }
@@ -96,7 +97,7 @@ impl Labelling {
     /// Applies it to a region.
     fn describe(&self, list: &mut List, number: u32) {
         list.uids = self.uid;
-        process().header().labellings.set(self.uid);
+        store().header().labellings.set(self.uid);
         if !self.shape.is_none() {
             self.shape.record().labelled.add(1);
         }
@@ -108,7 +109,7 @@ impl Labelling {
 /// Attaches a label to memory. With `bytes`, this may be memory other than a block. Returns false
 /// if nothing known begins there, or there is no room.
 pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) -> bool {
-    let p = process();
+    let p = store();
     let name = names::id(names::intern(names::LABEL, names::Value::Text(label.name)));
     let held = if name.is_none() { None } else { regions().acquire() };
     let Some(mut held) = held else {
@@ -116,7 +117,7 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
         return false;
     };
     let list = &mut *held;
-    drop_stale(p, list, address, lane.index());
+    drop_stale(process(), list, address, lane.index());
     let known = list.table.get(address);
     let block = site_of_block(p, address);
     // Where few blocks are known, the others look like other memory.
@@ -175,7 +176,7 @@ fn move_block(
     what: What,
     by: Option<&Labelling>,
 ) -> u32 {
-    let p = process();
+    let _p = process();
     let site = sites::of_key(&mut lane.place, to);
     if site.is_none() {
         return 0;
@@ -184,7 +185,7 @@ fn move_block(
     if number != 0 {
         move_out(from, usable, lane.index());
         move_in(lane, site, declared, usable);
-        set_site_of_block(p, address, site);
+        set_site_of_block(store(), address, site);
         if let Some(by) = by {
             by.trace(lane);
         }
@@ -253,7 +254,7 @@ fn relabel(
     list.at_mut(number).site = to;
     let now = trace_block(start, to, declared, bytes);
     if what == What::Block {
-        set_site_of_block(process(), start, to);
+        set_site_of_block(store(), start, to);
         if let Some(by) = by {
             by.trace(lane);
         }
@@ -303,17 +304,17 @@ fn forget_label(r: &mut Region) {
 
 /// Adds memory to a pool.
 pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> bool {
-    let p = process();
+    let p = store();
     let held = if pool.is_none() || bytes == 0 { None } else { regions().acquire() };
     let Some(mut held) = held else {
         return false;
     };
     let list = &mut *held;
-    drop_stale(p, list, chunk, lane.index());
+    drop_stale(process(), list, chunk, lane.index());
     let known = list.table.get(chunk);
     if known != 0 && list.at(known).what == What::Block {
         // The label is removed, since a chunk has the name of its pool.
-        restore(p, list.at(known), lane.index());
+        restore(process(), list.at(known), lane.index());
         list.remove(known);
     } else if known != 0 && list.at(known).what == What::Chunk {
         p.lost(Loss::NoRegion);
@@ -372,7 +373,7 @@ pub fn pool_allocated(
     usable: u64,
     stack: NodeId,
 ) -> bool {
-    let p = process();
+    let p = store();
     let held = if pool.is_none() || block == 0 { None } else { regions().acquire() };
     let Some(mut list) = held else {
         return false;
@@ -476,7 +477,7 @@ pub fn pool_reallocated(
 
 /// Returns the region or block that contains an address; none if none is known.
 pub fn resolve(address: u64) -> Option<Block> {
-    let p = process();
+    let p = store();
     let list = regions().acquire()?;
     let number = list.holding(address);
     if number != 0 {

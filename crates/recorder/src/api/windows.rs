@@ -7,6 +7,7 @@ use crate::event::stats::{self, Figures};
 use crate::event::windows::{self, PLACE_BITS, bound_bytes, opened};
 use crate::store::budgets::WINDOWS_MAX;
 use crate::store::profile;
+use crate::store::shared::store;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{Sums as SharedSums, Window, Word};
 use heaptide_format::{Kind, Loss, Sums};
@@ -45,14 +46,14 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
     let free = free.filter(|_| may_open);
     let record = free.and_then(|_| records.record::<Window>(Kind::Windows, lane.index()));
     let (Some(place), Some(record)) = (free, record) else {
-        p.lost(Loss::NoSample);
+        store().lost(Loss::NoSample);
         return 0;
     };
     lane.publish_live();
     let live = lane.live.seen(lane.allocated()).max(0);
     record.name.set(profile::string(name).number());
     record.open.set(1);
-    record.begin_time_ns.set(p.now());
+    record.begin_time_ns.set(store().now());
     set_sums(&record.begin, &stats::sums(p));
     record.peak_bytes.set(live as u64);
     if p.threaded.load(Relaxed) {
@@ -72,13 +73,13 @@ pub fn begin(lane: &mut LaneState, name: &[u8]) -> u32 {
 
 /// Closes a window. Returns its statistics, or none if it is not open.
 pub fn end(lane: &mut LaneState, number: u32) -> Option<Figures> {
-    let p = process();
+    let p = store();
     let windows = windows::open();
     let _held = windows.records.acquire()?;
     let place = windows.place(number)?;
-    let figures = so_far(p, lane, place);
+    let figures = so_far(process(), lane, place);
     if let Some(record) = opened(&windows.open[place]) {
-        set_sums(&record.end, &stats::sums(p));
+        set_sums(&record.end, &stats::sums(process()));
         record.end_time_ns.set(p.now());
         record.open.set(0);
     }

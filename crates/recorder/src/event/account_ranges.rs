@@ -10,6 +10,7 @@ use crate::event::process::Process;
 use crate::store::accounts::{Accounts, is_profile};
 use crate::store::ids::SiteId;
 use crate::store::modules::modules;
+use crate::store::shared::{Store, store};
 use crate::sys::kernel;
 use crate::sys::range::Range;
 use crate::sys::smaps::Resident;
@@ -185,7 +186,7 @@ impl<'a> Ranges<'a> {
         let stack = stack_of(mapping, part, guarded);
         if stack.is_some() {
             flags |= RANGE_STACK;
-        } else if mapping.name().is_empty() && mapping.writable && has_blocks(self.p, part) {
+        } else if mapping.name().is_empty() && mapping.writable && has_blocks(store(), part) {
             flags |= RANGE_BLOCKS;
         }
         self.push(mapping, Range { low: part.low, high: part.low }, site, flags);
@@ -295,12 +296,12 @@ impl OwnMemory {
 
     /// Returns whether a mapping is the recorder's. Memory outside of its arenas is recognised by
     /// the settings that the recorder applies to all of its memory: no core dumps, no huge pages.
-    fn holds(&self, p: &Process, mapping: &Resident) -> bool {
+    fn holds(&self, _p: &Process, mapping: &Resident) -> bool {
         let (start, range) = (mapping.range.low, mapping.range);
         let is_anonymous = mapping.name().is_empty();
         self.arenas.iter().any(|arena| arena.holds(start))
             || self.code.holds(start)
-            || is_profile(p, start)
+            || is_profile(store(), start)
             || range.holds(self.scratch.low)
             || range.holds(self.stack)
             || is_anonymous && mapping.set_apart && !mapping.shared
@@ -327,7 +328,7 @@ fn stack_of(mapping: &Resident, part: Range, guarded: bool) -> Option<u32> {
 }
 
 /// Returns whether recorded blocks begin in a range, if blocks are recorded by address.
-fn has_blocks(p: &Process, range: Range) -> bool {
+fn has_blocks(p: &Store, range: Range) -> bool {
     let mode = Mode::from_number(p.header().mode.get());
     let has_shadow = mode.is_some_and(|mode| !mode.is_by_lane()) && p.shadow.is_made();
     has_shadow && p.shadow.has_blocks(range.low, range.high)

@@ -13,6 +13,7 @@ use crate::event::account_ranges::{Ranges, Scratch};
 use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::store::accounts::{Accounts, is_about};
+use crate::store::shared::{Store, store};
 use crate::sys::front::{self, HeapState};
 use crate::sys::kernel::{self, MemorySize, Path};
 use crate::sys::locked::{Locked, holds_any};
@@ -92,17 +93,17 @@ pub fn turn_off() {
 }
 
 /// Returns whether the user or a command has disabled accounts.
-fn is_off(p: &Process) -> bool {
+fn is_off(p: &Store) -> bool {
     SHARED.get().off.load(Relaxed) || p.header().accounts_off.get() != 0
 }
 
 /// Takes an account if one is due.
-pub fn take_if_due(p: &Process, now: u64) {
-    take_if(p, now, false);
+pub fn take_if_due(_p: &Process, now: u64) {
+    take_if(store(), now, false);
 }
 
 /// Takes an account if one is due. `falls`: the program is about to free memory.
-fn take_if(p: &Process, now: u64, falls: bool) {
+fn take_if(p: &Store, now: u64, falls: bool) {
     let shared = SHARED.get();
     let is_due = |next: &AtomicU64| now >= next.load(Relaxed).max(FIRST_NS);
     let (sample, peak) = (is_due(&shared.next_sample_ns), is_due(&shared.next_peak_ns));
@@ -129,7 +130,7 @@ fn take_if(p: &Process, now: u64, falls: bool) {
         let is_filled = may_be_filled && is_filled(now, growth);
         take_if_high(p, now, Due { sample, peak, is_early, is_filled });
     } else {
-        note_confined(p, ACCOUNT_SAMPLE, now);
+        note_confined(process(), ACCOUNT_SAMPLE, now);
     }
 }
 
@@ -145,14 +146,14 @@ pub fn take_before_fall(bytes: u64) {
 #[cold]
 #[inline(never)]
 fn take_if_filled() {
-    let p = process();
+    let p = store();
     if is_most(held(p)) {
         take_if(p, p.now(), true);
     }
 }
 
 /// Returns the live and mapped bytes, as published.
-fn held(p: &Process) -> u64 {
+fn held(p: &Store) -> u64 {
     p.header().published_live.get().max(0) as u64 + p.header().mapped_bytes.get()
 }
 
@@ -190,9 +191,9 @@ struct Due {
 
 /// Takes an account if a due cause applies.
 #[inline(never)]
-fn take_if_high(p: &Process, now: u64, due: Due) {
+fn take_if_high(p: &Store, now: u64, due: Due) {
     let Due { sample, peak, is_early, is_filled } = due;
-    let sums = stats::sums(p);
+    let sums = stats::sums(process());
     let (live, highest) = (live(&sums), SHARED.get().highest.load(Relaxed));
     let is_peak = is_high(p, live, highest);
     let has_grown = live + p.header().mapped_bytes.get() > highest + highest / 2;
@@ -200,12 +201,19 @@ fn take_if_high(p: &Process, now: u64, due: Due) {
         return;
     }
     let cause = if is_peak || is_filled { ACCOUNT_PEAK } else { ACCOUNT_SAMPLE };
-    take(&Request { p, cause, now, sums: &sums, has_state: true, has_sites: !holds_any() });
+    take(&Request {
+        p: process(),
+        cause,
+        now,
+        sums: &sums,
+        has_state: true,
+        has_sites: !holds_any(),
+    });
 }
 
 /// Returns whether live plus mapped bytes are clearly above those of the highest account, and live
 /// or mapped bytes are near their peak.
-fn is_high(p: &Process, live: u64, highest: u64) -> bool {
+fn is_high(p: &Store, live: u64, highest: u64) -> bool {
     let header = p.header();
     let mapped = header.mapped_bytes.get();
     let is_near = |bytes: u64, peak: u64| bytes > 0 && bytes + bytes / PEAK_PART >= peak;
@@ -221,7 +229,7 @@ fn is_clearly_above(bytes: u64, highest: u64) -> bool {
 /// Takes the last account.
 pub fn take_at_end(p: &Process, now: u64) {
     let shared = SHARED.get();
-    if is_off(p) || shared.over.swap(true, Relaxed) {
+    if is_off(store()) || shared.over.swap(true, Relaxed) {
         return;
     }
     if !confined::may_call() {
@@ -253,12 +261,12 @@ fn live(sums: &Sums) -> u64 {
 /// Stores that there will be no more accounts. Runs on the program's stack, since it may map no
 /// memory.
 #[inline(never)]
-fn note_confined(p: &Process, cause: u32, now: u64) {
+fn note_confined(_p: &Process, cause: u32, now: u64) {
     SHARED.get().over.store(true, Relaxed);
     if let Some(mut accounts) = SHARED.get().accounts.try_acquire() {
         let missing = ACCOUNT_CONFINED;
         let account = Account { time_ns: now, cause, missing, ..Account::default() };
-        accounts.write(p, &account, 0, &mut []);
+        accounts.write(store(), &account, 0, &mut []);
     }
 }
 
@@ -287,14 +295,14 @@ fn take(request: &Request) {
 }
 
 /// Returns an account with the recorder's own counters.
-fn counted(&Request { p, cause, now, sums, .. }: &Request) -> Account {
+fn counted(&Request { p: _, cause, now, sums, .. }: &Request) -> Account {
     let live_bytes = live(sums);
     Account {
         time_ns: now,
         cause,
         live_bytes,
-        peak_bytes: p.header().peak_bytes.get().max(live_bytes),
-        mapped_bytes: p.header().mapped_bytes.get(),
+        peak_bytes: store().header().peak_bytes.get().max(live_bytes),
+        mapped_bytes: store().header().mapped_bytes.get(),
         requested_bytes: sums.requested_bytes,
         usable_bytes: sums.usable_bytes,
         ..Account::default()
@@ -347,7 +355,7 @@ fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
     let (accounts, ranges) = ranges.finish();
     account.ranges = ranges.len() as u32;
     account.cost_ns = cost_clock().saturating_sub(begin);
-    accounts.write(p, &account, private_bytes, ranges);
+    accounts.write(store(), &account, private_bytes, ranges);
     Some((accounts.highest_bytes(), accounts.fullest_bytes()))
 }
 

@@ -3,6 +3,7 @@
 use crate::event::process::{Process, State, process};
 use crate::event::{accounts, output};
 use crate::store::directory;
+use crate::store::shared::store;
 use crate::sys::libc::Function;
 use crate::sys::{confined, kernel};
 use core::sync::atomic::Ordering::Relaxed;
@@ -44,8 +45,8 @@ fn end(status: Option<i32>) {
     note(status);
     let p = process();
     if is_own(p) && confined::may_call() {
-        output::write_at_exit(p);
-        directory::remove_temporary(p);
+        output::write_at_exit(store());
+        directory::remove_temporary(store());
     }
 }
 
@@ -54,15 +55,15 @@ pub fn end_at_once(status: i32) {
     note(Some(status));
     let p = process();
     if is_own(p) && confined::may_call() {
-        directory::remove_temporary(p);
+        directory::remove_temporary(store());
     }
 }
 
 /// Notes that the image is about to execute another program. Returns whether that was noted; it is
 /// not in a child that borrows the memory of its parent (vfork).
 pub fn note_exec() -> bool {
-    let p = process();
-    if !is_own(p) || !confined::may_call() {
+    let p = store();
+    if !is_own(process()) || !confined::may_call() {
         return false;
     }
     let now = p.now();
@@ -76,7 +77,7 @@ pub fn note_exec() -> bool {
 /// Reverts that note after the exec has failed.
 pub fn take_exec_back(noted: bool) {
     if noted {
-        let header = process().header();
+        let header = store().header();
         header.end_kind.set(End::Unknown as u32);
         header.end_time_ns.set(0);
     }
@@ -85,14 +86,15 @@ pub fn take_exec_back(noted: bool) {
 /// Returns whether the calling process is the recorded one, and not a child that borrows its memory
 /// (vfork).
 pub fn is_own(p: &Process) -> bool {
-    p.state() == State::Active && (!confined::may_call() || kernel::getpid() == p.pid.load(Relaxed))
+    p.state() == State::Active
+        && (!confined::may_call() || kernel::getpid() == store().pid.load(Relaxed))
 }
 
 /// Notes that the image ends, with its status if that is known. Does nothing in a child that
 /// borrows the memory of its parent (vfork), since the image is the parent's.
 pub fn note(status: Option<i32>) {
-    let p = process();
-    if !is_own(p) {
+    let p = store();
+    if !is_own(process()) {
         return;
     }
     let header = p.header();
@@ -103,5 +105,5 @@ pub fn note(status: Option<i32>) {
         header.end_code.set(status & 0xff);
         header.end_kind.set(End::Exited as u32);
     }
-    accounts::take_at_end(p, now);
+    accounts::take_at_end(process(), now);
 }

@@ -22,6 +22,7 @@ use crate::store::budgets::LANES_MAX;
 use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
 use crate::store::mapping_records::{Dimensions, kind_of};
 use crate::store::mapping_table::{Part, Table, Taken};
+use crate::store::shared::{Store, store};
 use crate::store::{limit, sites};
 use crate::sys::front::Front;
 use crate::sys::kernel::{self, Fd};
@@ -75,8 +76,8 @@ impl Caller {
     fn enter<F: Front>(entry: Entry) -> Option<Caller> {
         let p = process();
         if locked::holds_any() {
-            if p.has_profile() {
-                p.lost(Loss::NoMapping);
+            if store().has_profile() {
+                store().lost(Loss::NoMapping);
             }
             return None;
         }
@@ -107,8 +108,8 @@ impl Caller {
     /// Takes an account of resident memory if one is due and the thread is in no other event.
     fn account_for(&self) {
         if self.inside.is_some() {
-            let p = process();
-            accounts::take_if_due(p, p.now());
+            let p = store();
+            accounts::take_if_due(process(), p.now());
         }
     }
 
@@ -119,7 +120,7 @@ impl Caller {
             return Some(Caller::of(lane, entry));
         }
         let Some(lane) = lane::records().next() else {
-            process().lost(Loss::NoMapping);
+            store().lost(Loss::NoMapping);
             return None;
         };
         let stack = Range::of_thread(entry.sp, thread_pointer());
@@ -146,7 +147,7 @@ pub fn mapped<F: Front>(entry: Entry, made: Made) {
 /// Counts a mapping of unknown size as lost.
 pub fn lost() {
     if process().state() == State::Active {
-        process().lost(Loss::NoMapping);
+        store().lost(Loss::NoMapping);
     }
 }
 
@@ -185,7 +186,7 @@ impl Unmapping {
         range: impl FnOnce(&Table) -> Option<Range>,
     ) -> Option<Unmapping> {
         let p = process();
-        if p.state() != State::Active || p.header().mapped_bytes.get() == 0 {
+        if p.state() != State::Active || store().header().mapped_bytes.get() == 0 {
             return None;
         }
         let caller = Caller::enter::<F>(entry)?;
@@ -225,7 +226,7 @@ impl Unmapping {
             }
         }
         if !done && self.count > PARTS {
-            process().lost(Loss::NoMapping);
+            store().lost(Loss::NoMapping);
         }
     }
 }
@@ -286,7 +287,7 @@ pub fn break_moved<F: Front>(entry: Entry, before: u64, after: u64) {
 /// Notes that memory in which kept stacks lie may have gone.
 pub fn changed_memory() {
     if OTHER_STACKS.load(Relaxed) {
-        process().generation.fetch_add(1, Release);
+        store().generation.fetch_add(1, Release);
     }
 }
 
@@ -294,7 +295,7 @@ pub fn changed_memory() {
 fn acquire() -> Option<locked::Held<'static, Mappings>> {
     let mappings = live_mappings::acquire();
     if mappings.is_none() {
-        process().lost(Loss::NoMapping);
+        store().lost(Loss::NoMapping);
     }
     mappings
 }
@@ -378,7 +379,7 @@ impl Mappings {
         if caller.is_off || range.low >= range.high {
             return;
         }
-        let p = process();
+        let p = store();
         let stack = self.stack(p, caller);
         let scope =
             if mode(p.header()) == Mode::Counters as u32 { ScopeId::NONE } else { caller.scope };
@@ -392,7 +393,7 @@ impl Mappings {
 
     /// Returns the site for these dimensions, or at the limit of the profile, that of the thread
     /// and the kind alone.
-    fn site(&mut self, p: &Process, of: Dimensions) -> SiteId {
+    fn site(&mut self, p: &Store, of: Dimensions) -> SiteId {
         let site = self.records.site(of);
         if !site.is_none() || p.header().profile_limit.get() == 0 {
             return site;
@@ -404,12 +405,12 @@ impl Mappings {
     }
 
     /// Returns the node of the caller's stack, if the mode has stacks.
-    fn stack(&mut self, p: &'static Process, caller: &Caller) -> NodeId {
+    fn stack(&mut self, p: &'static Store, caller: &Caller) -> NodeId {
         if !Mode::from_number(mode(p.header())).is_some_and(Mode::has_stacks) {
             return NodeId::NONE;
         }
-        match unwinder(&mut self.apart, p) {
-            Some(apart) => apart.capture(p, caller.entry.registers(), caller.stack),
+        match unwinder(&mut self.apart, process()) {
+            Some(apart) => apart.capture(process(), caller.entry.registers(), caller.stack),
             None => {
                 p.lost(Loss::NoNode);
                 NodeId::NONE
@@ -419,7 +420,7 @@ impl Mappings {
 
     /// Counts a new mapping, first at its site, then in the lane.
     fn charge(&mut self, caller: &Caller, site: SiteId, (requested, bytes): (u64, u64), re: bool) {
-        let p = process();
+        let p = store();
         let header = p.header();
         let rose = self.rise(p, header, bytes);
         let record = site.record();
@@ -441,7 +442,7 @@ impl Mappings {
 
     /// Takes out a range; `keep` returns whether a part may be put back.
     fn unmap(&mut self, caller: &Caller, range: Range, mut keep: impl FnMut(Part) -> bool) {
-        let p = process();
+        let p = store();
         let Mappings { table, records, rising, .. } = self;
         let lane = records.lane(caller.lane, LANES_MAX);
         let is_whole = table.cut(range, |part| {
@@ -464,7 +465,7 @@ impl Mappings {
     /// Puts back a part whose unmapping failed.
     #[inline(never)]
     fn put_back(&mut self, caller: &Caller, taken: Taken) {
-        let p = process();
+        let p = store();
         let Some(part) = self.table.put_back(taken) else {
             return p.lost(Loss::NoMapping);
         };
@@ -482,7 +483,7 @@ impl Mappings {
     }
 
     /// Adds mapped bytes. Returns whether that is a new peak.
-    fn rise(&mut self, p: &Process, header: &FileHeader, bytes: u64) -> bool {
+    fn rise(&mut self, p: &Store, header: &FileHeader, bytes: u64) -> bool {
         header.mapped_bytes.add(bytes);
         let mapped = header.mapped_bytes.get();
         if mapped <= header.mapped_peak_bytes.get() {
@@ -502,7 +503,7 @@ impl Mappings {
     /// Takes a sample if mapped bytes have changed much since the last one. Not inlined, so that
     /// its record is not on the stack of the unwinder.
     #[inline(never)]
-    fn sample(&mut self, p: &Process, caller: &Caller) {
+    fn sample(&mut self, p: &Store, caller: &Caller) {
         let header = p.header();
         let (live_bytes, peak_bytes) = (header.mapped_bytes.get(), header.mapped_peak_bytes.get());
         let samples = &mut self.records.samples;

@@ -9,6 +9,7 @@ use crate::event::process::{Process, process};
 use crate::event::{stats, trace};
 use crate::store::budgets::{self, MARKS_MAX};
 use crate::store::profile::{self, Cursor};
+use crate::store::shared::{Store, store};
 use crate::sys::kernel::{self, Errno, Fd, Path};
 use crate::sys::locked::{Guarded, Locked};
 use crate::sys::options::PATH_MAX;
@@ -106,13 +107,13 @@ pub enum Patience {
 
 /// Puts a mark on the timeline. `lane` is `u32::MAX` if the mark belongs to no lane.
 pub fn mark(name: &[u8], kind: MarkKind, lane: u32, number: u32) {
-    let p = process();
+    let p = store();
     mark_at(p, p.now(), name, kind, lane, number);
 }
 
 /// Puts a mark of the program on the timeline, and into the trace of its thread.
 pub fn mark_here(name: &[u8], lane: u32) {
-    let p = process();
+    let p = store();
     let number = mark_at(p, p.now(), name, MarkKind::Mark, lane, 0);
     if number != 0 {
         trace::write_for(lane, &Record::Mark { number });
@@ -121,7 +122,7 @@ pub fn mark_here(name: &[u8], lane: u32) {
 
 /// Puts a mark at an earlier time on the timeline. Returns its number, 0 if it was not stored.
 pub fn mark_at(
-    p: &Process,
+    p: &Store,
     time_ns: u64,
     name: &[u8],
     kind: MarkKind,
@@ -138,7 +139,7 @@ pub fn mark_at(
 }
 
 fn write_mark(
-    p: &Process,
+    p: &Store,
     marks: &mut Cursor,
     time_ns: u64,
     name: &[u8],
@@ -158,7 +159,7 @@ fn write_mark(
         _ => number,
     };
     let name = if name.is_empty() { 0 } else { profile::string(name).number() };
-    let live = stats::sums(p);
+    let live = stats::sums(process());
     let live_bytes = (live.usable_bytes.wrapping_sub(live.freed_bytes) as i64).max(0) as u64;
     let mark = Mark { time_ns, name, kind: kind as u32, lane, number, live_bytes };
     if marks.write(Kind::Marks, 0, mark).is_none() {
@@ -173,9 +174,9 @@ fn write_mark(
 }
 
 /// Notes a snapshot that a command took: adds its mark, and reserves its number.
-pub fn note_snapshot(p: &Process, time_ns: u64, name: &[u8], number: u32) {
+pub fn note_snapshot(_p: &Process, time_ns: u64, name: &[u8], number: u32) {
     moments().snapshots.fetch_max(number.min(SNAPSHOTS_MAX), Relaxed);
-    mark_at(p, time_ns, name, MarkKind::Snapshot, u32::MAX, number);
+    mark_at(store(), time_ns, name, MarkKind::Snapshot, u32::MAX, number);
 }
 
 /// Takes a snapshot. Returns its number, or 0.
@@ -184,7 +185,7 @@ pub fn snapshot(name: &[u8], lane: u32, patience: Patience) -> u32 {
 }
 
 fn take(name: &[u8], lane: u32, patience: Patience, why: Request) -> u32 {
-    let p = process();
+    let p = store();
     let held = match patience {
         Patience::Waits => moments().marks.acquire(),
         Patience::NeverWaits => moments().marks.try_acquire(),
@@ -206,7 +207,7 @@ fn take(name: &[u8], lane: u32, patience: Patience, why: Request) -> u32 {
     number
 }
 
-fn copy_to_next(p: &Process, why: Request) -> Option<u32> {
+fn copy_to_next(p: &Store, why: Request) -> Option<u32> {
     let mut path = stem(p)?;
     let length = path.bytes().len();
     for number in moments().snapshots.load(Relaxed) + 1..SNAPSHOTS_MAX {
@@ -238,7 +239,7 @@ fn push_number(path: &mut Text<PATH_MAX>, length: usize, number: u32) {
 }
 
 /// Removes the oldest automatic snapshot if there is now one more than are kept.
-fn remove_oldest(p: &Process, path: &mut Text<PATH_MAX>, length: usize, newest: u32) {
+fn remove_oldest(p: &Store, path: &mut Text<PATH_MAX>, length: usize, newest: u32) {
     let keep = moments().keep.load(Relaxed) as usize;
     // SAFETY: under the lock of marks.
     let kept = unsafe { &mut *moments().kept.0.get() };
@@ -277,7 +278,7 @@ const _: () = assert!(
 );
 
 /// Returns the profile's path without its suffix.
-fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
+fn stem(p: &Store) -> Option<Text<PATH_MAX>> {
     let path = p.path.load(Relaxed);
     if path.is_null() {
         return None;
@@ -292,7 +293,7 @@ fn stem(p: &Process) -> Option<Text<PATH_MAX>> {
 
 /// Writes a copy of the profile, with a note in its header. Removes the copy if it cannot be
 /// completed.
-fn copy(p: &Process, path: Path<'_>, note: Option<Note>) -> Result<(), Errno> {
+fn copy(p: &Store, path: Path<'_>, note: Option<Note>) -> Result<(), Errno> {
     let base = p.base.load(Relaxed);
     let end = p.header().file_end.load(Acquire);
     if end > kernel::limit(kernel::RLIMIT_FSIZE) {
@@ -358,13 +359,13 @@ fn write_all(fd: Fd, base: *const u8, bytes: Range<u64>) -> Result<(), Errno> {
 
 /// Makes numbers count from now. Returns false if the copy that this needs could not be written.
 pub fn reset(lane: &mut LaneState) -> bool {
-    let p = process();
+    let p = store();
     lane.publish_live();
     let live = lane.live.seen(lane.allocated()).max(0) as u64;
     let Some(mut marks) = moments().marks.acquire() else {
         return false;
     };
-    let write = || write_over(p, BASELINE_SUFFIX, None);
+    let write = || write_over(process(), BASELINE_SUFFIX, None);
     let done = confined::may_call() && own_stack::call(write).flatten().is_some();
     if !done {
         p.lost(Loss::NoSnapshot);
@@ -373,7 +374,7 @@ pub fn reset(lane: &mut LaneState) -> bool {
     let now = p.now();
     let header = lane.header;
     // SAFETY: under the lock of marks.
-    unsafe { *moments().sums_at_reset.0.get() = stats::sums(p) };
+    unsafe { *moments().sums_at_reset.0.get() = stats::sums(process()) };
     let resets = header.resets.get() + 1;
     header.resets.set(resets);
     header.reset_time_ns.set(now);
@@ -389,23 +390,23 @@ pub fn reset(lane: &mut LaneState) -> bool {
 /// program held. Does nothing if another thread takes a snapshot, or if the profile is large. A
 /// copy that could not be written is not counted: it was not requested.
 pub fn keep_held() {
-    let p = process();
+    let p = store();
     let held = moments().marks.try_acquire().filter(|_| confined::may_call());
     if held.is_some() && p.header().file_end.load(Acquire) <= HELD_BYTES_MAX {
         let note = Note::of(Request::Snapshot, 0, p.now());
-        own_stack::call(|| write_over(p, HELD_SUFFIX, Some(note)));
+        own_stack::call(|| write_over(process(), HELD_SUFFIX, Some(note)));
     }
 }
 
 /// Replaces the last copy with this suffix by a new one in one step.
-fn write_over(p: &Process, suffix: &str, note: Option<Note>) -> Option<()> {
-    let mut path = stem(p)?;
+fn write_over(_p: &Process, suffix: &str, note: Option<Note>) -> Option<()> {
+    let mut path = stem(store())?;
     path.push(suffix.as_bytes());
     let mut new = Text::<PATH_MAX>::new();
     new.push(path.bytes());
     new.push(b".new");
     kernel::unlink(new.path()?);
-    copy(p, new.path()?, note).ok()?;
+    copy(store(), new.path()?, note).ok()?;
     kernel::rename(new.path()?, path.path()?).ok()
 }
 

@@ -5,6 +5,7 @@ use crate::event::lane::LaneState;
 use crate::event::process::{Process, process};
 use crate::event::{marks, requests, stats};
 use crate::store::directory;
+use crate::store::shared::{Store, store};
 use crate::sys::child::Command;
 use crate::sys::kernel::{self, Fd};
 use crate::sys::options::{self, Options, PATH_MAX};
@@ -67,12 +68,12 @@ pub fn omit_dump() {
 
 /// Writes the output that `HEAPTIDE_REPORT` or the name of the preloaded library requests, at the
 /// exit of the process.
-pub fn write_at_exit(p: &Process) {
+pub fn write_at_exit(p: &Store) {
     let Some(options) = Options::known().filter(|options| options.report.is_whole()) else {
         return;
     };
     if options.replaced.has(Replaced::MaxMemory) {
-        print_max_memory(p);
+        print_max_memory(process());
     }
     let is_summary = options.is_report_of_replaced && IS_DUMP_OMITTED.load(Relaxed);
     let is_root = own_stack::call(|| is_root(p)).unwrap_or(false);
@@ -95,9 +96,9 @@ pub fn write_at_exit(p: &Process) {
 }
 
 /// Prints the totals of the process on standard error, as MaxMemoryPreload does.
-fn print_max_memory(p: &Process) {
+fn print_max_memory(_p: &Process) {
     const TEXT_MAX: usize = 512;
-    let figures = stats::totals(p, &marks::sums_at_reset());
+    let figures = stats::totals(store(), &marks::sums_at_reset());
     let lines: [(&[u8], u64); 5] = [
         (b"total memory requested: ", figures.requested_bytes),
         (b" max memory used: ", figures.peak_bytes),
@@ -157,7 +158,7 @@ fn kept(stream: Fd) -> Fd {
 }
 
 /// Returns whether this process was not started by a recorded one.
-fn is_root(p: &Process) -> bool {
+fn is_root(p: &Store) -> bool {
     const EXISTS: usize = 0;
     let header = p.header();
     let Some(directory) = directory::known().filter(|_| header.forked.get() == 0) else {
@@ -172,12 +173,12 @@ fn is_root(p: &Process) -> bool {
     path.path().is_some_and(|parent| !kernel::may_access(parent, EXISTS))
 }
 
-fn run(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
-    own_stack::call(|| run_here(p, target, format)).unwrap_or(false)
+fn run(_p: &Process, target: Target<'_>, format: &[u8]) -> bool {
+    own_stack::call(|| run_here(store(), target, format)).unwrap_or(false)
 }
 
 /// Runs the command, on a stack with room for paths. Returns whether it succeeded.
-fn run_here(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
+fn run_here(p: &Store, target: Target<'_>, format: &[u8]) -> bool {
     let status = if confined::may_call() {
         options::with_environment(|environment| start(p, target, format, environment)).flatten()
     } else {
@@ -189,7 +190,7 @@ fn run_here(p: &Process, target: Target<'_>, format: &[u8]) -> bool {
     status == Some(0)
 }
 
-fn start(p: &Process, target: Target<'_>, format: &[u8], environment: &[u8]) -> Option<i32> {
+fn start(p: &Store, target: Target<'_>, format: &[u8], environment: &[u8]) -> Option<i32> {
     let mut program = Text::<PATH_MAX>::new();
     find_command(&mut program, environment)?;
     let path = p.path.load(Relaxed);

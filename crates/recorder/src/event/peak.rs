@@ -16,6 +16,7 @@
 use crate::event::process::Process;
 use crate::event::windows::{self, bound_bytes};
 use crate::store::samples;
+use crate::store::shared::{Store, store};
 use crate::store::sites::own_word;
 use crate::store::spans::spans;
 use crate::sys::options::Options;
@@ -296,7 +297,7 @@ impl Live {
                 self.fallen = false;
             }
             header.peak_bytes.set(live as u64);
-            self.stamp(p, header);
+            self.stamp(store(), header);
         }
         if own - self.published > self.batch {
             self.share(p, header, own);
@@ -374,12 +375,12 @@ impl Live {
     }
 
     #[inline(never)] // as above
-    fn raise_shared(&mut self, p: &Process, header: &FileHeader, live: u64) -> bool {
+    fn raise_shared(&mut self, _p: &Process, header: &FileHeader, live: u64) -> bool {
         self.fallen = true;
         let raised = header.peak_bytes.fetch_max(live, AcqRel) < live;
         if raised {
             header.epoch.fetch_add(1, AcqRel);
-            self.stamp(p, header);
+            self.stamp(store(), header);
         }
         header.peak_bound_bytes.fetch_max(bound_bytes(header), Relaxed);
         raised
@@ -387,7 +388,7 @@ impl Live {
 
     /// Notes the current time as that of the peak, exact to a millisecond. The clock is read only
     /// if the processor's counter has advanced by more.
-    fn stamp(&mut self, p: &Process, header: &FileHeader) {
+    fn stamp(&mut self, p: &Store, header: &FileHeader) {
         let ticks = clock::counter();
         if ticks != 0 && ticks.wrapping_sub(self.stamped) < arch::BELOW_MILLISECOND {
             return;

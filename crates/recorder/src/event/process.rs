@@ -5,10 +5,8 @@
 //! [`State::New`] and starts a recording of its own, or none if it execs.
 
 use crate::store::profile;
-use crate::store::shared::{Store, store};
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
-use core::ops::Deref;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use heaptide_format::shared::{UnrecordedProgram, Word};
@@ -60,16 +58,6 @@ pub fn process() -> &'static Process {
 /// Makes a forked child start as a process that was not started.
 pub fn wipe_in_children() {
     PROCESS.wipe_in_children();
-}
-
-/// Gives access to the fields of the store, too.
-impl Deref for Process {
-    type Target = Store;
-
-    #[inline(always)]
-    fn deref(&self) -> &Store {
-        store()
-    }
 }
 
 impl Process {

@@ -11,7 +11,7 @@ use crate::store::ids::{NodeId, SiteId};
 use crate::store::sampled_blocks::sampled_blocks;
 use crate::store::sampled_sites::By;
 use crate::store::shadow;
-use crate::store::shared::LABELLED;
+use crate::store::shared::{LABELLED, store};
 use crate::store::sites::{self, Dimensions};
 use crate::sys::front::MAYBE_UNMAPPED;
 use core::sync::atomic::Ordering::Relaxed;
@@ -139,7 +139,7 @@ pub fn count_alloc_at(
     requested: u64,
     usable: u64,
 ) {
-    let p = process();
+    let p = store();
     match lane.leaves.find(&p.shadow, block) {
         Some(word) => word.set(site.number()),
         None if p.shadow.put(block, site.number()) => {}
@@ -178,7 +178,7 @@ fn site_of_scope(lane: &mut LaneState) -> SiteId {
 #[inline(always)]
 fn or_base(lane: &LaneState, site: SiteId) -> SiteId {
     if site.is_none() {
-        process().lost(Loss::NoSite);
+        store().lost(Loss::NoSite);
         return lane.place.unstored_site;
     }
     site
@@ -204,7 +204,7 @@ fn of_request(lane: &mut LaneState, site: SiteId, call: Call, requested: Option<
     }
     let own = sites::of_key(&mut lane.place, of);
     if own.is_none() {
-        process().lost(Loss::NoSite);
+        store().lost(Loss::NoSite);
         return site;
     }
     own
@@ -298,7 +298,7 @@ pub fn count_free(lane: &mut LaneState, block: *mut u8, usable: u64) -> bool {
         let site = sampling::take(lane, block);
         charge_sampled(lane, block, site, usable, temporary, rose);
     } else {
-        let word = lane.leaves.find(&process().shadow, block);
+        let word = lane.leaves.find(&store().shadow, block);
         let site = SiteId::new(word.map_or(0, shadow::take_word));
         if site.is_none() {
             unmatched(lane);
@@ -369,7 +369,7 @@ fn charge_sampled_site(
 #[inline(always)]
 fn stack_may_be_gone(usable: u64) {
     if usable >= MAYBE_UNMAPPED && OTHER_STACKS.load(Relaxed) {
-        process().generation.fetch_add(1, Relaxed);
+        store().generation.fetch_add(1, Relaxed);
     }
 }
 
@@ -439,7 +439,7 @@ pub fn count_nested_free(block: *mut u8, usable: impl Fn() -> u64) {
 /// Removes a block that is freed inside the recorder. Returns its site; none if it was not
 /// recorded.
 fn take_nested(block: *mut u8) -> SiteId {
-    let p = process();
+    let p = store();
     let site = match sampled_blocks().take(block) {
         0 if p.shadow.is_made() && p.has_profile() => p.shadow.take(block),
         site => site,
@@ -451,12 +451,12 @@ fn take_nested(block: *mut u8) -> SiteId {
 /// sums and live bytes.
 fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     let p = process();
-    let header = p.header();
+    let header = store().header();
     trace::write_nested_free(p, block, site, usable);
     if site.is_labelled() {
         regions::block_ended(block, site, NOBODY);
     }
-    if !p.shadow.is_made() {
+    if !store().shadow.is_made() {
         return sampling::charge(site, usable, By::Other, false);
     }
     p.nested_frees.fetch_add(1, Relaxed);
@@ -500,7 +500,7 @@ impl Moving {
         let site = if lane.is_counted_by_lane() {
             sampling::take(lane, block)
         } else {
-            SiteId::new(process().shadow.take(block))
+            SiteId::new(store().shadow.take(block))
         };
         if !site.is_none() && inside.lane().is_traced() {
             trace::capture_free(inside);
@@ -520,7 +520,7 @@ impl Moving {
         if lane.is_counted_by_lane() {
             return self.record_in_lane(inside, block, requested, usable);
         }
-        let p = process();
+        let p = store();
         let site = site_of_request(lane, entry, Call::Realloc, requested);
         if !p.shadow.put(block, site.number()) {
             p.lost(Loss::NoShadow);
@@ -582,7 +582,7 @@ impl Moving {
         if lane.is_counted_by_lane() {
             sampling::put_back(self.block, self.site);
         } else if !self.site.is_none() {
-            process().shadow.put(self.block, self.site.number());
+            store().shadow.put(self.block, self.site.number());
             trace::write_record(lane, &Record::StillThere);
         }
     }
@@ -636,8 +636,8 @@ impl MovingNested {
         }
         if !block.is_null() {
             charge_nested(self.block, self.site, self.usable);
-        } else if process().shadow.is_made() {
-            process().shadow.put(self.block, self.site.number());
+        } else if store().shadow.is_made() {
+            store().shadow.put(self.block, self.site.number());
         } else {
             sampling::put_back(self.block, self.site);
         }
@@ -658,7 +658,7 @@ pub fn count_resize(
         count_resize_in_lane(lane, block, requested, before, after);
         return true;
     }
-    let p = process();
+    let p = store();
     let site = SiteId::new(p.shadow.take(block));
     if site.is_none() {
         return false;

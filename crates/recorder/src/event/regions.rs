@@ -5,7 +5,7 @@
 //! all of them; programs without labels and pools never take it.
 
 use crate::event::lane::{LaneState, NOBODY};
-use crate::event::process::{Process, process};
+use crate::event::process::Process;
 use crate::event::relabel::{lend, move_out, take_back};
 use crate::event::trace;
 use crate::store::budgets::REGION_PIECES_MAX as PIECES;
@@ -13,6 +13,7 @@ use crate::store::ids::{NameId, SiteId};
 use crate::store::sampled_blocks::sampled_blocks;
 use crate::store::shadow::Table;
 use crate::store::shapes::{Array, Shapes};
+use crate::store::shared::{Store, store};
 use crate::sys::locked::{Held, Locked};
 use crate::sys::memory::{self, InChild};
 use crate::sys::wiped::Wiped;
@@ -100,7 +101,7 @@ impl Regions {
                 return None;
             }
             list.pieces = pieces as *mut *mut Region;
-            list.table.create(process().scarce.load(Relaxed))?;
+            list.table.create(store().scarce.load(Relaxed))?;
         }
         Some(list)
     }
@@ -229,7 +230,7 @@ pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
 }
 
 /// Returns the site of the block that begins at an address; none if no recorded block begins there.
-pub fn site_of_block(p: &Process, address: u64) -> SiteId {
+pub fn site_of_block(p: &Store, address: u64) -> SiteId {
     SiteId::new(match p.header().sample_mean_bytes.get() {
         0 => p.shadow.get(address),
         _ => sampled_blocks().get(address),
@@ -237,7 +238,7 @@ pub fn site_of_block(p: &Process, address: u64) -> SiteId {
 }
 
 /// Moves a recorded block to another site.
-pub fn set_site_of_block(p: &Process, address: u64, site: SiteId) {
+pub fn set_site_of_block(p: &Store, address: u64, site: SiteId) {
     let block = address as *const u8;
     // There is room, since the block already has a site.
     let _ = match p.header().sample_mean_bytes.get() {
@@ -247,10 +248,10 @@ pub fn set_site_of_block(p: &Process, address: u64, site: SiteId) {
 }
 
 /// Moves a block back to the site at which it was allocated.
-pub fn restore(p: &Process, r: &Region, me: u32) {
+pub fn restore(_p: &Process, r: &Region, me: u32) {
     move_out(r.site, r.bytes, me);
     take_back(r.origin, r.bytes);
-    set_site_of_block(p, r.start, r.origin);
+    set_site_of_block(store(), r.start, r.origin);
     trace::write_for(me, &Record::Unlabelled { address: r.start, site: r.origin.number() });
 }
 
@@ -263,13 +264,13 @@ impl Region {
 
 /// Removes the region of a block whose memory holds a new block by now: the new allocation was
 /// recorded before the end of the old block.
-pub fn drop_stale(p: &Process, list: &mut List, address: u64, me: u32) {
+pub fn drop_stale(_p: &Process, list: &mut List, address: u64, me: u32) {
     let number = list.table.get(address);
     if number == 0 {
         return;
     }
     let r = list.at(number);
-    if r.is_heap() && site_of_block(p, address) != r.site {
+    if r.is_heap() && site_of_block(store(), address) != r.site {
         end_inside(list, number, me);
         list.remove(number);
     }
@@ -337,7 +338,7 @@ fn goes_with(list: &List, number: u32, around: u32) -> bool {
 #[cold]
 #[inline(never)]
 pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
-    let p = process();
+    let p = store();
     let regions = &regions().list;
     let held = if me == NOBODY { regions.try_acquire() } else { regions.acquire_unblocked() };
     let Some(mut held) = held.filter(|list| list.table.is_made()) else {

@@ -2,22 +2,22 @@
 //! allocated or freed.
 
 use crate::event::lane::LaneState;
-use crate::event::process::process;
 use crate::event::sampling;
 use crate::store::ids::SiteId;
 use crate::store::sampled_sites::{self, By};
+use crate::store::shared::store;
 use crate::store::sites;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::shared::Word;
 
 /// Returns the number of the current peak.
 fn epoch() -> u32 {
-    process().header().epoch.get()
+    store().header().epoch.get()
 }
 
 /// Returns whether sites count only sampled blocks.
 fn is_sampled() -> bool {
-    process().header().sample_mean_bytes.get() != 0
+    store().header().sample_mean_bytes.get() != 0
 }
 
 /// Removes a block's bytes from a site without a free. `me` is the calling thread's lane.

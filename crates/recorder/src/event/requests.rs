@@ -5,6 +5,7 @@ use crate::event::marks;
 use crate::event::process::process;
 use crate::event::timeline;
 use crate::store::control_words::{clear, set};
+use crate::store::shared::store;
 use crate::sys::wiped::Wiped;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -25,7 +26,7 @@ pub fn wipe_in_children() {
 
 /// Restricts stacks to requests of at least `bytes`, or below it; 0 records all.
 pub fn threshold(bytes: u64, below: bool) {
-    let p = process();
+    let p = store();
     clear(CONTROL_THRESHOLD | CONTROL_FEWER);
     if bytes == 0 {
         return;
@@ -71,7 +72,7 @@ fn perform(lane: &mut LaneState) {
     let p = process();
     match kind {
         k if k == Request::Mark as u32 => {
-            marks::mark_at(p, time, name, MarkKind::Mark, u32::MAX, 0);
+            marks::mark_at(store(), time, name, MarkKind::Mark, u32::MAX, 0);
         }
         k if k == Request::Snapshot as u32 => {
             marks::note_snapshot(p, time, name, value as u32);

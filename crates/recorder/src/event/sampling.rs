@@ -8,12 +8,12 @@
 //! they contain no point.
 
 use crate::event::lane::LaneState;
-use crate::event::process::process;
 use crate::event::sampler::{Sampler, mix};
 use crate::store::ids::SiteId;
 use crate::store::sample_weight::Weight;
 use crate::store::sampled_blocks::{may_hold, sampled_blocks};
 use crate::store::sampled_sites::{self, By};
+use crate::store::shared::store;
 use crate::sys::clock;
 use crate::sys::options::Options;
 use core::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ pub fn begin(lane: &mut LaneState) {
 
 /// Returns the seed of the random numbers of this process.
 fn seed() -> u64 {
-    let p = process();
+    let p = store();
     let of_start = || {
         let start = p.start_ns.load(Relaxed) ^ p.header().start_realtime_ns.get();
         mix(start ^ clock::counter()) ^ u64::from(p.pid.load(Relaxed))
@@ -79,7 +79,7 @@ pub fn is_sampled_block(lane: &LaneState, block: *const u8) -> bool {
 
 /// Returns what a sampled block of this size represents.
 pub fn weight(usable: u64) -> Weight {
-    Weight::of(usable, process().header().sample_mean_bytes.get())
+    Weight::of(usable, store().header().sample_mean_bytes.get())
 }
 
 /// Stores a sampled block, and counts it at its site. `rose`: it made a new peak.
@@ -91,7 +91,7 @@ pub fn note(
     rose: bool,
 ) {
     if !sampled_blocks().put(block, site.number()) {
-        return process().lost(Loss::NoShadow);
+        return store().lost(Loss::NoShadow);
     }
     let epoch = lane.header.epoch.get();
     sampled_sites::add_alloc(site.sampled_record(), weight(usable), requested, epoch, rose);
@@ -105,14 +105,14 @@ pub fn note_reallocated(site: SiteId, usable: u64) {
 /// Charges the free of a sampled block to its site. `rose`: the change that the free is part of
 /// made a new peak.
 pub fn charge(site: SiteId, usable: u64, by: By, rose: bool) {
-    let epoch = process().header().epoch.get();
+    let epoch = store().header().epoch.get();
     sampled_sites::add_free(site.sampled_record(), weight(usable), by, epoch, rose);
 }
 
 /// Stores a block again after it was taken.
 pub fn put_back(block: *mut u8, site: SiteId) {
     if !site.is_none() && !sampled_blocks().put(block, site.number()) {
-        process().lost(Loss::NoShadow);
+        store().lost(Loss::NoShadow);
     }
 }
 

@@ -4,9 +4,9 @@
 
 use crate::event::inside::Inside;
 use crate::event::lane::LaneState;
-use crate::event::process::process;
 use crate::event::record::{self, Moving};
 use crate::event::{marks, monitors, requests, sampling, thread_measure};
+use crate::store::shared::store;
 use heaptide_format::{COMMAND_REQUEST, CONTROL_TIMED};
 
 /// Handles a command's request, and takes a snapshot that is due.
@@ -16,7 +16,7 @@ fn attend_request(lane: &mut LaneState) {
         requests::answer(lane);
     }
     if control & CONTROL_TIMED != 0 {
-        let p = process();
+        let p = store();
         marks::snapshot_if_due(p.now(), lane.index());
     }
 }
@@ -62,7 +62,7 @@ fn is_unseen(lane: &LaneState, block: *mut u8, usable: u64) -> bool {
         record::charge_uncounted(lane, block, site, usable);
         return true;
     }
-    process().shadow.get(block as u64) == 0
+    store().shadow.get(block as u64) == 0
 }
 
 fn notify_freed(lane: &LaneState, block: *mut u8, usable: u64) {

@@ -8,6 +8,7 @@ use crate::store::ids::NodeId;
 use crate::store::modules::{self, Code};
 use crate::store::profile::Cursor;
 use crate::store::rules;
+use crate::store::shared::{Store, store};
 use crate::sys::arch;
 use crate::sys::front;
 use crate::sys::kernel;
@@ -87,7 +88,7 @@ fn with_new_frames(
     state: &ThreadState,
     followed: Option<usize>,
 ) -> NodeId {
-    let p = process();
+    let p = store();
     if !lane.python.is_ready(p) {
         p.lost(Loss::NoNode);
         return native;
@@ -98,7 +99,8 @@ fn with_new_frames(
     let child = |parent: u32, key: u64, flags: u32| {
         let (bounds, rules) = (bounds_of(stack), [].as_slice());
         let (others, nodes) = (&mut *others, &mut *nodes);
-        let mut guest = Guest { p, bounds, rules, others, nodes, index, own_stack, recall, flags };
+        let mut guest =
+            Guest { p: process(), bounds, rules, others, nodes, index, own_stack, recall, flags };
         guest.flagged(parent, key, flags)
     };
     joint(chain, kept, stack, native, (state, followed), child)
@@ -156,7 +158,7 @@ fn mark_interpreter(native: NodeId, state: u64, stack: Range, kept: &Kept<'_>) {
 /// Returns whether the stack is the thread's last one.
 #[inline(always)]
 pub fn same(lane: &mut LaneState, at: Registers) -> Same {
-    if lane.generation != process().generation.load(Relaxed) {
+    if lane.generation != store().generation.load(Relaxed) {
         return Same::No;
     }
     // SAFETY: the word was read before in this stack, whose memory exists as long as `generation`
@@ -171,7 +173,7 @@ const MAX_DEPTH: usize = 16_384;
 const MAX_DEPTH_SCARCE: usize = 1024;
 
 /// Returns the unwinder's limit of frames per stack in this process.
-pub fn max_depth(p: &Process) -> usize {
+pub fn max_depth(p: &Store) -> usize {
     if p.scarce.load(Relaxed) { MAX_DEPTH_SCARCE } else { MAX_DEPTH }
 }
 
@@ -181,7 +183,7 @@ pub fn gap(lane: &mut LaneState, gap: Gap) -> NodeId {
 }
 
 /// Stores the node for stacks that a limit of the profile holds back, if there is a limit.
-pub fn prepare_limit(p: &Process) {
+pub fn prepare_limit(p: &Store) {
     if p.header().profile_limit.get() == 0 {
         return;
     }
@@ -208,20 +210,20 @@ const PROBE: u32 = 32;
 /// looked up. `seen` is the result of [`same`].
 #[inline(always)]
 pub fn changed(lane: &mut LaneState, at: Registers, seen: Same) -> NodeId {
-    let p = process();
+    let p = store();
     if lane.generation != p.generation.load(Relaxed) || !lane.stack.holds(at.sp) {
         find_stack(lane, p, at.sp);
     }
     lane.probe = lane.probe.wrapping_add(1);
     if lane.credit <= 0 && !lane.probe.is_multiple_of(PROBE) {
-        return unwound(lane, p, at, seen).0;
+        return unwound(lane, process(), at, seen).0;
     }
-    if let Some(node) = recall(lane, p, at) {
+    if let Some(node) = recall(lane, process(), at) {
         lane.credit = (lane.credit + RECALL_PAYS).min(CREDIT_MAX);
         return node;
     }
     lane.credit -= (lane.credit > 0) as i32;
-    let (node, new) = unwound(lane, p, at, seen);
+    let (node, new) = unwound(lane, process(), at, seen);
     memo(lane, at).remember(&lane.unwinder.kept, new, at, lane.generation);
     node
 }
@@ -276,7 +278,7 @@ fn unwound(
 /// Finds the range of the stack, after the thread has switched stacks or known ranges may be stale.
 #[cold]
 #[inline(never)]
-pub fn find_stack(lane: &mut LaneState, p: &Process, sp: u64) {
+pub fn find_stack(lane: &mut LaneState, p: &Store, sp: u64) {
     let generation = p.generation.load(Acquire);
     if lane.generation != generation {
         lane.generation = generation;
@@ -349,7 +351,7 @@ impl Guest<'_> {
         let guest = Guest {
             p,
             bounds: bounds_of(lane.stack),
-            rules: rules::newest(p),
+            rules: rules::newest(store()),
             others: &mut lane.others,
             nodes: &mut lane.nodes,
             index: lane.place.lane,
@@ -376,7 +378,7 @@ impl Guest<'_> {
         Guest {
             p,
             bounds: bounds_of(range_of(others, sp)),
-            rules: rules::newest(p),
+            rules: rules::newest(store()),
             others,
             nodes,
             index: 0,
@@ -433,13 +435,13 @@ impl Machine for Guest<'_> {
     }
 
     fn too_deep(&mut self) -> u32 {
-        self.p.lost(Loss::TooDeep);
+        store().lost(Loss::TooDeep);
         self.child(0, Gap::TooDeep as u64, true)
     }
 
     #[cold]
     fn ended(&mut self, why: Early) {
-        self.p.lost(match why {
+        store().lost(match why {
             Early::NoRule => Loss::NoRule,
             Early::OutsideStack => Loss::OutsideStack,
         });
@@ -456,8 +458,8 @@ impl Guest<'_> {
             Some(node) => node,
             None if self.is_own(key) => parent,
             None => {
-                self.p.lost(Loss::NoNode);
-                match self.p.unstored.load(Relaxed) {
+                store().lost(Loss::NoNode);
+                match store().unstored.load(Relaxed) {
                     0 => parent,
                     unstored => unstored,
                 }
@@ -476,16 +478,17 @@ impl Guest<'_> {
     #[cold]
     #[inline(never)]
     fn new_rule(&mut self, pc: u64, exact: bool) -> Rule {
-        let (p, buffer) = (self.p, self.others.buffer);
+        let (_p, buffer) = (self.p, self.others.buffer);
         // SAFETY: the lane's own stack, which only its thread uses, and only for this.
-        let rule = unsafe { own_stack::call_at(self.own_stack, || evaluate(p, buffer, pc, exact)) };
-        self.rules = rules::newest(p);
+        let rule =
+            unsafe { own_stack::call_at(self.own_stack, || evaluate(store(), buffer, pc, exact)) };
+        self.rules = rules::newest(store());
         rule.unwrap_or(Rule::new(Step::Unknown, 0))
     }
 }
 
 #[inline(never)]
-fn evaluate(p: &Process, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
+fn evaluate(p: &Store, buffer: *mut u8, pc: u64, exact: bool) -> Rule {
     // SAFETY: the lane's own buffer.
     let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, BUFFER) };
     let at = if exact { pc } else { pc - 1 };
@@ -573,7 +576,7 @@ impl Nodes for Guest<'_> {
         let node = nodes.record::<Node>(Kind::Nodes, self.index)?;
         node.key.set(key);
         node.parent.set(parent);
-        let made = if is_generated(key) { node_made(self.p.now()) } else { 0 };
+        let made = if is_generated(key) { node_made(store().now()) } else { 0 };
         node.flags.set(self.flags | made);
         nodes.commit_record(node);
         Some(NodeId::of(node).number())

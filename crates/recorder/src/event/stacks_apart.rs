@@ -3,13 +3,14 @@
 //! without the frames of the recorder's library.
 
 use crate::event::lane::{BUFFER, Others, RANGES, RECALL};
-use crate::event::process::Process;
+use crate::event::process::{Process, process};
 use crate::event::python::Chain;
 use crate::event::python_interpreter;
 use crate::event::stacks::{self, Guest, max_depth};
 use crate::store::ids::NodeId;
 use crate::store::modules::{Code, modules};
 use crate::store::profile::Cursor;
+use crate::store::shared::{Store, store};
 use crate::sys::memory::{self, InChild};
 use crate::sys::own_stack;
 use crate::sys::range::Range;
@@ -49,8 +50,8 @@ unsafe fn zeroed<T>(count: usize) -> Option<&'static mut [T]> {
 
 impl Apart {
     /// Creates an unwinder; none without memory.
-    pub fn create(p: &Process) -> Option<&'static mut Apart> {
-        let depth = max_depth(p);
+    pub fn create(_p: &Process) -> Option<&'static mut Apart> {
+        let depth = max_depth(store());
         // SAFETY: plain numbers; the unwinder itself is written before it is used.
         unsafe {
             let kept = Kept {
@@ -90,7 +91,11 @@ impl Apart {
         let guest = Guest::apart(p, (at.sp, stack), &mut self.others, &mut self.nodes, memory);
         let mut guest = WithoutOwn { guest, own_module: self.own_module };
         let native = NodeId::new(self.unwinder.capture(at, Same::No, &mut guest).0);
-        if python_interpreter::is_met() { self.with_python(p, native, at, stack) } else { native }
+        if python_interpreter::is_met() {
+            self.with_python(store(), native, at, stack)
+        } else {
+            native
+        }
     }
 
     /// Returns the node of a stack with the Python frames that the thread executes, if any.
@@ -98,7 +103,7 @@ impl Apart {
     #[inline(never)]
     fn with_python(
         &mut self,
-        p: &'static Process,
+        p: &'static Store,
         native: NodeId,
         at: Registers,
         stack: Range,
@@ -114,7 +119,7 @@ impl Apart {
         let (chain, kept) = (&mut self.python, &self.unwinder.kept);
         let memory = (self.own_stack, self.recall);
         let child = |parent: u32, key: u64, flags: u32| {
-            Guest::apart(p, (at.sp, stack), &mut *others, &mut *nodes, memory)
+            Guest::apart(process(), (at.sp, stack), &mut *others, &mut *nodes, memory)
                 .flagged(parent, key, flags)
         };
         let joint = || stacks::joint(chain, kept, stack, native, (&state, None), child);

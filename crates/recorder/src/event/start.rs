@@ -8,6 +8,7 @@ use crate::event::{
     stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
+use crate::store::shared::{Store, store};
 use crate::store::{modules, names, profile, python_lines, sampled_blocks, shared, sites, spans};
 use crate::sys::front::{self, Front, Platform};
 use crate::sys::kernel::Errno;
@@ -142,26 +143,26 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
     if let Some(file) = options.clock.path().filter(|_| !options.clock.is_empty()) {
         clock::take_time_from(file);
     }
-    p.start_ns.store(clock::monotonic_ns(), Relaxed);
-    p.pid.store(kernel::getpid(), Relaxed);
-    p.generation.store(1, Relaxed);
+    store().start_ns.store(clock::monotonic_ns(), Relaxed);
+    store().pid.store(kernel::getpid(), Relaxed);
+    store().generation.store(1, Relaxed);
     p.no_reuse.store(!options.reuse, Relaxed);
-    p.scarce.store(address_space_is_scarce(), Relaxed);
+    store().scarce.store(address_space_is_scarce(), Relaxed);
     memory::set_budget(budget());
     if forked {
         memory::begin_as_child();
     }
-    profile::create(p, options, forked, |header| {
-        header.max_depth.set(stacks::max_depth(p) as u32);
+    profile::create(store(), options, forked, |header| {
+        header.max_depth.set(stacks::max_depth(store()) as u32);
         header.sample_mean_bytes.set(options.sample_mean_bytes);
         trace::prepare(header, options);
     })
     .map_err(Refused::NoProfile)?;
     // With a kernel before 4.14, a child would continue in its parent's profile.
     let prepared =
-        wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(p, platform, options));
+        wiped.map_err(|_| Unrecorded::OldKernel).and_then(|()| prepare(store(), platform, options));
     prepared.map_err(|reason| {
-        profile::abandon(p, reason);
+        profile::abandon(store(), reason);
         Refused::Noted
     })
 }
@@ -197,7 +198,7 @@ fn wipe_in_children() -> Result<(), Errno> {
 }
 
 /// Prepares everything except the profile.
-fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Result<(), Unrecorded> {
+fn prepare(p: &'static Store, platform: &Platform, options: &Options) -> Result<(), Unrecorded> {
     if (platform.is_under_valgrind)() {
         return Err(Unrecorded::Valgrind);
     }
@@ -218,7 +219,7 @@ fn prepare(p: &'static Process, platform: &Platform, options: &Options) -> Resul
     Ok(())
 }
 
-fn create_tables(p: &Process, options: &Options) -> Option<()> {
+fn create_tables(p: &Store, options: &Options) -> Option<()> {
     sites::create_owners(p)?;
     let scarce = p.scarce.load(Relaxed);
     p.shadow.create(scarce)?;
@@ -229,7 +230,7 @@ fn create_tables(p: &Process, options: &Options) -> Option<()> {
 }
 
 /// Applies settings of the environment before the first event.
-fn prepare_control(p: &Process, options: &Options) {
+fn prepare_control(p: &Store, options: &Options) {
     if !options.accounts {
         accounts::turn_off();
     }

@@ -2,9 +2,10 @@
 //! program.
 
 use crate::event::lane::{self, LaneState};
-use crate::event::process::Process;
+use crate::event::process::{Process, process};
 use crate::store::ids::{Record, ScopeId};
 use crate::store::profile;
+use crate::store::shared::{Store, store};
 use crate::store::{scopes, sites};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use heaptide_format::shared::{ExtentHeader, Key, Site, Word};
@@ -114,19 +115,19 @@ pub fn between(before: &Sums, now: &Sums) -> Sums {
 
 /// Returns the statistics of the process since its start or its last reset, at which it had the
 /// sums `at_reset`. Live blocks and bytes are all that are live.
-pub fn totals(p: &Process, at_reset: &Sums) -> Figures {
-    let now = sums(p);
+pub fn totals(p: &Store, at_reset: &Sums) -> Figures {
+    let now = sums(process());
     let mut figures = Figures::of(&between(at_reset, &now));
     let all = Figures::of(&now);
     (figures.live_blocks, figures.live_bytes) = (all.live_blocks, all.live_bytes);
     figures.peak_bytes = p.header().peak_bytes.get().max(all.live_bytes.max(0) as u64);
-    figures.largest_bytes = largest(p);
+    figures.largest_bytes = largest(process());
     figures
 }
 
-fn largest(p: &Process) -> u64 {
+fn largest(_p: &Process) -> u64 {
     let mut largest = lane::records().map(|lane| lane.largest_bytes.get()).max().unwrap_or(0);
-    each_record(p, Kind::Sites, |site: &'static Site| {
+    each_record(store(), Kind::Sites, |site: &'static Site| {
         largest = largest.max(site.largest_bytes.get());
     });
     largest
@@ -140,11 +141,11 @@ pub fn thread(lane: &LaneState) -> Figures {
 
 /// Returns the statistics of a scope path over all lanes: of allocations in it and, if `inclusive`,
 /// in those inside it.
-pub fn scope(p: &Process, path: ScopeId, inclusive: bool) -> Figures {
+pub fn scope(_p: &Process, path: ScopeId, inclusive: bool) -> Figures {
     let mut figures = Figures::default();
     let (mut last, mut last_is) = (ScopeId::NONE, false);
     // Words may be of slightly different times.
-    each_record(p, Kind::Sites, |site: &'static Site| {
+    each_record(store(), Kind::Sites, |site: &'static Site| {
         let Some(key) = sites::key_of(site) else {
             return;
         };
@@ -222,7 +223,7 @@ pub fn longest_block() -> u64 {
 }
 
 /// Visits the committed records of a kind in all extents of the file.
-pub fn each_record<R: Record>(p: &Process, kind: Kind, mut visit: impl FnMut(&'static R)) {
+pub fn each_record<R: Record>(p: &Store, kind: Kind, mut visit: impl FnMut(&'static R)) {
     let base = p.base.load(Relaxed);
     let end = p.header().file_end.load(Acquire);
     let mut at = PAGE;

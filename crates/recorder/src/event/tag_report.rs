@@ -5,13 +5,12 @@
 //! memory of its own and little stack, and only reads counters.
 
 use crate::event::lane::{self, LaneState};
-use crate::event::process::{Process, process};
 use crate::event::tag_text::{self, Out};
 use crate::event::tag_tree::{Node, Request, Snapshot, Tree};
 use crate::event::tally::{ALLOCATED, COUNTERS, FREED};
 use crate::event::{tallies, timeline};
 use crate::store::ids::{NameId, ScopeId};
-use crate::store::shared::store;
+use crate::store::shared::{Store, store};
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::memory::{self, InChild};
 use crate::sys::options::PATH_MAX;
@@ -29,7 +28,7 @@ pub fn write(request: &Request) -> Option<u64> {
     if (request.size as usize) < size_of::<Request>() || request.form > tag_text::FORM_LAST {
         return None;
     }
-    let own_bytes = own_bytes(process());
+    let own_bytes = own_bytes(store());
     let mut workspace = Workspace::new()?;
     let length = workspace.write(request, own_bytes);
     workspace.release();
@@ -103,7 +102,7 @@ impl Workspace {
         });
         let allocated = self.sum_up();
         self.trees().iter_mut().for_each(|tree| describe(tree, request));
-        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(process());
+        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(store());
         let (buffer, path) = (self.buffer, self.buffer.wrapping_add(BUFFER));
         // SAFETY: parts of the memory that nothing else refers to.
         let (buffer, path) = unsafe {
@@ -119,7 +118,7 @@ impl Workspace {
             trees: unsafe { core::slice::from_raw_parts(self.trees, self.trees_used) },
             // SAFETY: likewise.
             nodes: unsafe { core::slice::from_raw_parts(self.nodes, self.nodes_used) },
-            pid: process().pid.load(Relaxed),
+            pid: store().pid.load(Relaxed),
             now: kernel::clock_ns(kernel::CLOCK_REALTIME) / 1_000_000_000,
             allocated,
             virtual_bytes,
@@ -318,7 +317,7 @@ fn describe(tree: &mut Tree, request: &Request) {
 
 /// Returns the bytes of memory that the recorder uses: resident pages of its own memory, and of the
 /// profile.
-fn own_bytes(p: &Process) -> u64 {
+fn own_bytes(p: &Store) -> u64 {
     let ranges = memory::used_ranges();
     let profile = p.base.load(Relaxed) as u64;
     let mut bytes = resident(profile, p.header().file_end.load(Relaxed));

@@ -5,9 +5,9 @@
 //! malloc-tag, a reallocation counts as an allocation of the whole new block and not as a free.
 
 use crate::event::lane::{self, LaneState};
-use crate::event::process::process;
 use crate::event::tally::{COUNTERS, Counts};
 use crate::store::ids::ScopeId;
+use crate::store::shared::store;
 use crate::store::sites::own_word;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, fence};
@@ -65,7 +65,7 @@ fn settle_changes(lane: &mut LaneState) {
     let now = totals(lane, own_word);
     let scope = ScopeId::of(lane.place.scope);
     let Some(tally) = lane.tallies.of(scope) else {
-        return process().lost(Loss::NoScope);
+        return store().lost(Loss::NoScope);
     };
     let tallies = &lane.tallies;
     let version = tallies.version.load(Relaxed);

@@ -12,6 +12,7 @@ use crate::event::{sampling, stacks, stats, tallies, thread_measure, trace};
 use crate::store::budgets::{FORMER_MAX, LANES_MAX, NAMED_MAX};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
 use crate::store::place::Place;
+use crate::store::shared::{Store, store};
 use crate::store::{limit, scopes, sites};
 use crate::sys::front::{self, Front};
 use crate::sys::libc::Function;
@@ -131,7 +132,7 @@ fn first_lane(sp: u64) -> Option<NonNull<LaneState>> {
         return None;
     }
     let started = p.state() == State::Active || own_stack::call(start) == Some(true);
-    NonNull::new(if started { acquire(p, sp) } else { core::ptr::null_mut() })
+    NonNull::new(if started { acquire(store(), sp) } else { core::ptr::null_mut() })
 }
 
 /// Returns whether a lane belongs to the process from which this one was forked: its memory was
@@ -166,7 +167,7 @@ pub fn keep_apart() {
 }
 
 /// Acquires a lane for the calling thread; null if there is none.
-fn acquire(p: &Process, sp: u64) -> *mut LaneState {
+fn acquire(p: &Store, sp: u64) -> *mut LaneState {
     let lane = {
         let Some(mut records) = lanes().records.acquire() else {
             p.lost(Loss::NoLane);
@@ -176,14 +177,14 @@ fn acquire(p: &Process, sp: u64) -> *mut LaneState {
         let apart = APART.load(Relaxed) && lanes().count.load(Relaxed) < APART_MAX;
         let lane = match free_lane(p, &name).filter(|_| !apart) {
             Some(lane) => lane,
-            None => create(p, &mut records, &name),
+            None => create(process(), &mut records, &name),
         };
         if lane.is_null() {
             p.lost(Loss::NoLane);
             return lane;
         }
         // SAFETY: an unused lane, owned by this thread under the lock.
-        unsafe { occupy(p, &mut records, lane, sp) };
+        unsafe { occupy(process(), &mut records, lane, sp) };
         lane
     };
     watch_exit(lane);
@@ -195,7 +196,7 @@ const OTHERS: &[u8; 16] = b"[other threads]\0";
 
 /// Returns the name of the lane for a thread with this name. The limit is for programs that give
 /// each thread a name of its own.
-fn name_for(p: &Process, name: [u8; 16]) -> [u8; 16] {
+fn name_for(p: &Store, name: [u8; 16]) -> [u8; 16] {
     let is_full = p.header().profile_full_ns.get() != 0;
     let are_many = is_full || lanes().count.load(Relaxed) >= NAMED_MAX;
     if are_many && lane::named(&name).next().is_none() { *OTHERS } else { name }
@@ -203,7 +204,7 @@ fn name_for(p: &Process, name: [u8; 16]) -> [u8; 16] {
 
 /// Returns an unused lane with this name; a lane counts as unused if a thread that took it while
 /// exiting is gone.
-fn free_lane(p: &Process, name: &[u8; 16]) -> Option<*mut LaneState> {
+fn free_lane(p: &Store, name: &[u8; 16]) -> Option<*mut LaneState> {
     let unused = |lane: &*mut LaneState| {
         // SAFETY: lanes stay mapped; `in_use` is atomic.
         unsafe { (**lane).in_use.load(Acquire) == 0 }
@@ -261,7 +262,7 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
     if index >= LANES_MAX {
         return core::ptr::null_mut();
     }
-    let depth = stacks::max_depth(p);
+    let depth = stacks::max_depth(store());
     let parts = Parts::of(depth);
     let memory = memory::take(parts.all, InChild::Zeros);
     if memory.is_null() {
@@ -278,7 +279,7 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
     // after all fields that may not be zero are set.
     unsafe {
         let state = memory as *mut LaneState;
-        (&raw mut (*state).header).write(p.header());
+        (&raw mut (*state).header).write(store().header());
         (&raw mut (*state).record).write(record);
         (&raw mut (*state).place.scope).write(ScopeId::NONE.record());
         (&raw mut (*state).place.here_record).write(SiteId::NONE.record());
@@ -298,11 +299,11 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
         (*state).others.buffer = memory.add(parts.buffer);
         (*state).own_stack = memory.add(parts.own_stack + OWN_STACK);
         (*state).trace_memory = memory.add(parts.trace) as *mut Writer;
-        if p.header().mode.get() != Mode::Counters as u32 {
+        if store().header().mode.get() != Mode::Counters as u32 {
             let place = &mut (*state).place;
-            limit::beyond(p, || {
+            limit::beyond(store(), || {
                 place.root_scope = scopes::create_root(&mut records.roots, index as u32);
-                create_first_sites(p, place);
+                create_first_sites(store(), place);
             });
             if place.base_site.is_none() || place.root_scope.is_none() {
                 memory::release(memory, parts.all, InChild::Zeros);
@@ -318,7 +319,7 @@ fn create(p: &Process, records: &mut Records, name: &[u8; 16]) -> *mut LaneState
 }
 
 /// Creates the sites of a lane that have no stack of the program.
-fn create_first_sites(p: &Process, place: &mut Place) {
+fn create_first_sites(p: &Store, place: &mut Place) {
     place.base_site = sites::create(place, 0);
     place.unstored_site = match p.unstored.load(Relaxed) {
         0 => place.base_site,
@@ -342,8 +343,8 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         if in_use > 1 {
             p.threaded.store(true, Release);
         }
-        p.header().lanes_at_once.fetch_max(in_use, Relaxed);
-        state.live.begin(p, p.header(), state.allocated());
+        store().header().lanes_at_once.fetch_max(in_use, Relaxed);
+        state.live.begin(p, store().header(), state.allocated());
         state.last_block = core::ptr::null_mut();
         state.unwinder.kept.extent.forget();
         state.credit = 256;
@@ -353,7 +354,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         let paused = if t.paused.get() > 0 { FLAG_PAUSED } else { 0 };
         let measured = if thread_measure::is_measuring() { FLAG_MEASURED } else { 0 };
         state.flags = paused | measured;
-        state.generation = p.generation.load(Relaxed);
+        state.generation = store().generation.load(Relaxed);
         state.others.ranges = [Range::EMPTY; RANGES];
         state.stack = Range::of_thread(sp, thread_pointer());
         if state.stack == Range::EMPTY {
@@ -371,7 +372,7 @@ unsafe fn occupy(p: &Process, records: &mut Records, lane: *mut LaneState, sp: u
         state.record.threads.add(1);
         state.leaves.clear();
         state.size_leaves.clear();
-        state.mode = p.header().mode.get();
+        state.mode = store().header().mode.get();
         sampling::begin(state);
         trace::begin(state, tid);
         state.choose_path();
@@ -414,7 +415,7 @@ fn resume_scope(state: &mut LaneState) {
 impl LaneState {
     /// Releases the lane: its thread exits or takes another one.
     fn release(&mut self) {
-        let p = process();
+        let p = store();
         self.publish_live();
         let now = p.now();
         self.publish_work();
@@ -428,7 +429,7 @@ impl LaneState {
 pub fn learn_stack<F: Front>() {
     let here = here();
     if let Some(mut inside) = Inside::enter::<F>(here) {
-        stacks::find_stack(inside.lane(), process(), here.sp);
+        stacks::find_stack(inside.lane(), store(), here.sp);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::event::process::{Process, process};
 use crate::event::stats;
 use crate::event::windows::bound_bytes;
 use crate::store::samples::{PER_DOUBLING, Samples};
+use crate::store::shared::{Store, store};
 use crate::store::spans::spans;
 use crate::sys::front;
 use crate::sys::locked::Guarded;
@@ -46,7 +47,7 @@ pub fn wipe_in_children() {
 #[inline(never)]
 pub fn sample(lane: &mut LaneState) {
     front::python_runs();
-    let p = process();
+    let p = store();
     lane.publish_rest(); // so that a thread that then waits hides nothing
     let allocated = lane.allocated();
     lane.live.sample_at(allocated + TIMELINE.get().interval.load(Relaxed).max(INTERVAL));
@@ -61,18 +62,19 @@ pub fn sample(lane: &mut LaneState) {
         missed.store(false, SeqCst);
         let now = p.now();
         // SAFETY: the samples are used under the timeline's lock.
-        let is_appended = note_live(p, lane, unsafe { &mut *TIMELINE.get().samples.0.get() }, now);
+        let is_appended =
+            note_live(process(), lane, unsafe { &mut *TIMELINE.get().samples.0.get() }, now);
         lock.store(0, SeqCst);
         if is_appended {
             marks::snapshot_if_due(now, lane.index());
-            accounts::take_if_due(p, now);
+            accounts::take_if_due(process(), now);
         }
     }
 }
 
 /// Makes live bytes those of the last sample. Returns whether another sample was appended.
 fn note_live(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) -> bool {
-    let header = p.header();
+    let header = store().header();
     let live = header.published_live.get();
     p.sampled_live.store(live, Relaxed);
     let live = live.max(0) as u64;
@@ -80,16 +82,16 @@ fn note_live(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64)
         spans().settle(now, live);
         return false;
     }
-    append(p, lane, samples, now);
+    append(store(), lane, samples, now);
     true
 }
 
-fn append(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) {
+fn append(p: &Store, lane: &mut LaneState, samples: &mut Samples, now: u64) {
     lane.follow_renaming();
     lane.publish_work();
     p.note_time(now);
     let state = state(p, now);
-    lane.live.note_sum(p, p.header(), lane.record.usable_bytes.get(), state.live_bytes);
+    lane.live.note_sum(process(), p.header(), lane.record.usable_bytes.get(), state.live_bytes);
     let Some(count) = samples.append(Kind::Timeline, lane.index(), state) else {
         return p.lost(Loss::NoSample);
     };
@@ -103,9 +105,9 @@ fn append(p: &Process, lane: &mut LaneState, samples: &mut Samples, now: u64) {
 }
 
 /// Returns the state of the process.
-fn state(p: &Process, now: u64) -> Sample {
+fn state(p: &Store, now: u64) -> Sample {
     let (resident_bytes, virtual_bytes) = memory_of_process(p);
-    let sums = stats::sums(p);
+    let sums = stats::sums(process());
     let live = live_of_lanes(p.header(), sums.usable_bytes.wrapping_sub(sums.freed_bytes) as i64);
     Sample {
         time_ns: now,
@@ -130,7 +132,7 @@ fn live_of_lanes(header: &FileHeader, summed: i64) -> u64 {
 
 /// Returns resident bytes, and virtual bytes without those that the recorder has reserved; 0 if
 /// unknown.
-pub fn memory_of_process(p: &Process) -> (u64, u64) {
+pub fn memory_of_process(p: &Store) -> (u64, u64) {
     let size = if confined::may_call() { kernel::memory_size() } else { None };
     let own = memory::reserved() + p.reserved.load(Relaxed);
     size.map_or((0, 0), |size| (size.resident, size.all.saturating_sub(own)))

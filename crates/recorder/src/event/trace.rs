@@ -7,6 +7,7 @@ use crate::event::process::{Process, process};
 use crate::event::stacks;
 use crate::event::trace_extents::{self, pack};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
+use crate::store::shared::{Store, store};
 use crate::sys::options::Options;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -106,14 +107,14 @@ fn ended(lane: &mut LaneState, block: *const u8, (site, usable): (SiteId, u64), 
 
 /// Records that a block was freed inside the recorder.
 #[cold]
-pub fn write_nested_free(p: &Process, block: *const u8, site: SiteId, usable: u64) {
+pub fn write_nested_free(_p: &Process, block: *const u8, site: SiteId, usable: u64) {
     let (address, site) = (block as u64, site.number());
     let record = if ENDS.load(Relaxed) {
         Record::Ended { address, site, usable, moving: false }
     } else {
         Record::Freed { address }
     };
-    write_for_nobody(p, &record);
+    write_for_nobody(store(), &record);
 }
 
 /// Records any other event.
@@ -131,7 +132,7 @@ pub fn write_record(lane: &mut LaneState, record: &Record) {
 
 /// Records an event for callers that only know the lane's index, or have none.
 pub fn write_for(index: u32, record: &Record) {
-    let p = process();
+    let p = store();
     if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
@@ -146,11 +147,11 @@ pub fn write_for(index: u32, record: &Record) {
 
 /// Records an event that happens inside the recorder and belongs to no lane.
 #[cold]
-pub fn write_for_nobody(p: &Process, record: &Record) {
+pub fn write_for_nobody(p: &Store, record: &Record) {
     if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
-    let told = trace_extents::pack_of_nobody(p, record);
+    let told = trace_extents::pack_of_nobody(process(), record);
     if !told && p.header().trace_stopped_ns.get() == 0 {
         p.lost(Loss::NoEvent);
     }

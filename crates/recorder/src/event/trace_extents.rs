@@ -7,6 +7,7 @@
 use crate::event::process::Process;
 use crate::store::ids::{NodeId, ScopeId};
 use crate::store::profile::{self, NoExtent};
+use crate::store::shared::{Store, store};
 use crate::sys::arch;
 use crate::sys::clock;
 use crate::sys::confined;
@@ -110,7 +111,7 @@ pub fn set_clock(clock: u32) {
 }
 
 #[inline(always)]
-fn ticks(p: &Process) -> u64 {
+fn ticks(p: &Store) -> u64 {
     match SHARED.get().clock.load(Relaxed) {
         1 => arch::counter_in_order() >> arch::COUNTER_SHIFT, // not forbidden: see `stop_clock`
         2 if confined::may_call() => p.now() >> NS_SHIFT,
@@ -143,7 +144,7 @@ pub fn pack(
     // SAFETY: the extent has that much room left, which only this lane uses.
     let length = unsafe {
         let room = &mut *(writer.next as *mut [u8; LONGEST]);
-        by(&mut writer.encoder, room, ticks(p))
+        by(&mut writer.encoder, room, ticks(store()))
     };
     writer.next = writer.next.wrapping_add(length);
     if let Some(extent) = writer.extent {
@@ -164,7 +165,7 @@ fn start_of(extent: &'static ExtentHeader) -> &'static TraceStart {
 }
 
 /// Returns the current ticks and time; the time is 0 if it is not available.
-fn now(p: &Process) -> (u64, u64) {
+fn now(p: &Store) -> (u64, u64) {
     if !confined::may_call() {
         return (ticks(p), 0);
     }
@@ -195,10 +196,10 @@ fn closest(mut read: impl FnMut() -> (u64, u64, u64)) -> (u64, u64) {
 /// Stores a further pair of ticks and time.
 #[cold]
 #[inline(never)]
-fn compare(p: &Process, writer: &mut Writer) {
+fn compare(_p: &Process, writer: &mut Writer) {
     writer.between = (writer.between * 2).clamp(1, BETWEEN);
     writer.compare_in = writer.between;
-    let (ticks, time) = now(p);
+    let (ticks, time) = now(store());
     if let Some(extent) = writer.extent.filter(|_| time != 0) {
         let start = start_of(extent);
         start.last_ticks.set(ticks);
@@ -213,11 +214,11 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
     if let Some(extent) = writer.extent {
         leave(p, writer, extent);
     }
-    let Some(extent) = moved_extent().or_else(|| new_extent(p, writer, lane)) else {
-        stop(p);
+    let Some(extent) = moved_extent().or_else(|| new_extent(store(), writer, lane)) else {
+        stop(store());
         return false;
     };
-    let (ticks, time_ns) = now(p);
+    let (ticks, time_ns) = now(store());
     let number = SHARED.get().numbers.fetch_add(1, Relaxed).wrapping_add(1);
     // Nothing else writes the extent. Readers see no contents before `committed` covers them, and
     // recognise new contents by their number.
@@ -292,7 +293,7 @@ fn moved_extent() -> Option<&'static ExtentHeader> {
 }
 
 /// Returns a new extent, if the limit allows it and the file can grow.
-fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<&'static ExtentHeader> {
+fn new_extent(p: &Store, writer: &Writer, lane: u32) -> Option<&'static ExtentHeader> {
     let length = (writer.length * 4).clamp(FIRST, TRACE_EXTENT_MAX);
     let header = p.header();
     if header.trace_stopped_ns.get() != 0 {
@@ -313,7 +314,7 @@ fn new_extent(p: &Process, writer: &Writer, lane: u32) -> Option<&'static Extent
 
 /// Returns a new extent at the end of the file. Since a trace that has ended cannot continue, this
 /// waits longer for the lock than other code.
-fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
+fn grown(p: &Store, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
     for _ in 0..PATIENCE {
         match profile::try_extent(p, Kind::Events, lane, length) {
             Ok(extent) => return Some(extent),
@@ -326,7 +327,7 @@ fn grown(p: &Process, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
 }
 
 /// Notes that there is no room for further events.
-fn stop(p: &Process) {
+fn stop(p: &Store) {
     let stopped = &p.header().trace_stopped_ns;
     let _ = stopped.compare_exchange(0, p.now().max(1), Relaxed, Relaxed);
 }
