@@ -52,7 +52,9 @@ fn run_tests(root: &Path, expression: &str) -> Result<Crates, String> {
         // Without counters, the report fails.
         println!("== {error}");
     }
-    let report = output(llvm_cov(root).args(["report", "--json", "--summary-only"]))?;
+    // Programs that tests kill leave incomplete counters.
+    let report = ["report", "--json", "--summary-only", "--failure-mode", "all"];
+    let report = output(llvm_cov(root).args(report))?;
     crates(&report, root)
 }
 
