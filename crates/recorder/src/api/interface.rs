@@ -443,7 +443,7 @@ pub extern "C" fn thread<F: Front>(out: &mut MaybeUninit<Figures>) {
 pub extern "C" fn scope<F: Front>(context: u64, inclusive: i32, out: Place<'_, Figures>) -> i32 {
     let figures = with_sites::<F, _>(|lane| {
         let path = scopes::scope_of(context).filter(|_| has_every_block(lane))?;
-        Some(stats::scope(process(), path, inclusive != 0))
+        Some(stats::scope(path, inclusive != 0))
     });
     hand_out(figures, out)
 }

@@ -117,7 +117,7 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
         return false;
     };
     let list = &mut *held;
-    drop_stale(process(), list, address, lane.index());
+    drop_stale(list, address, lane.index());
     let known = list.table.get(address);
     let block = site_of_block(p, address);
     // Where few blocks are known, the others look like other memory.
@@ -271,19 +271,18 @@ fn relabel(
 
 /// Removes a label. Returns false if there is none.
 pub fn unlabel(lane: &mut LaneState, address: u64) -> bool {
-    let p = process();
     let Some(mut held) = regions().acquire() else {
         return false;
     };
     let list = &mut *held;
-    drop_stale(p, list, address, lane.index());
+    drop_stale(list, address, lane.index());
     let number = list.table.get(address);
     if number == 0 || list.at(number).label.is_none() {
         return false;
     }
     match list.at(number).what {
         What::Block => {
-            restore(p, list.at(number), lane.index());
+            restore(list.at(number), lane.index());
             list.remove(number);
         }
         What::Other => end(list, number, lane.index()),
@@ -310,11 +309,11 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
         return false;
     };
     let list = &mut *held;
-    drop_stale(process(), list, chunk, lane.index());
+    drop_stale(list, chunk, lane.index());
     let known = list.table.get(chunk);
     if known != 0 && list.at(known).what == What::Block {
         // The label is removed, since a chunk has the name of its pool.
-        restore(process(), list.at(known), lane.index());
+        restore(list.at(known), lane.index());
         list.remove(known);
     } else if known != 0 && list.at(known).what == What::Chunk {
         p.lost(Loss::NoRegion);
@@ -342,7 +341,6 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
 
 /// Removes a chunk from its pool, and ends the blocks in it.
 pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
-    let p = process();
     let Some(mut held) = regions().acquire() else {
         return false;
     };
@@ -358,7 +356,7 @@ pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
         end(list, number, lane.index());
     } else {
         end_inside(list, number, lane.index());
-        restore(p, list.at(number), lane.index());
+        restore(list.at(number), lane.index());
         list.remove(number);
     }
     true

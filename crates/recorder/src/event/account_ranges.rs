@@ -6,7 +6,6 @@
 
 use crate::event::lane;
 use crate::event::live_mappings;
-use crate::event::process::Process;
 use crate::store::accounts::{Accounts, is_profile};
 use crate::store::ids::SiteId;
 use crate::store::modules::modules;
@@ -69,7 +68,6 @@ impl Drop for Scratch {
 
 /// The ranges of an account that is being gathered, in order of address.
 pub struct Ranges<'a> {
-    p: &'a Process,
     accounts: &'a mut Accounts,
     own: OwnMemory,
     room: &'a mut [AccountRange],
@@ -85,14 +83,13 @@ impl<'a> Ranges<'a> {
     /// Starts without ranges. `has_sites`: recorded mappings may be looked up, since the thread
     /// held no lock of the recorder before that of the accounts.
     pub fn new(
-        p: &'a Process,
         accounts: &'a mut Accounts,
         scratch: &'a mut Scratch,
         has_sites: bool,
     ) -> Ranges<'a> {
         let own = OwnMemory::of(scratch.range());
         let (room, present) = scratch.parts();
-        Ranges { p, accounts, own, room, present, count: 0, before: None, has_sites }
+        Ranges { accounts, own, room, present, count: 0, before: None, has_sites }
     }
 
     /// Returns the store of accounts and the ranges that were gathered.
@@ -104,7 +101,7 @@ impl<'a> Ranges<'a> {
     pub fn add(&mut self, account: &mut Account, mapping: &Resident) {
         account.resident_bytes += (mapping.resident as u64) << 10;
         account.swap_bytes += (mapping.swap as u64) << 10;
-        let is_own = self.own.holds(self.p, mapping);
+        let is_own = self.own.holds(mapping);
         if mapping.resident == 0 {
             account.absent_bytes += if is_own { 0 } else { length(mapping.range) };
         } else if self.count == self.room.len() {
@@ -296,7 +293,7 @@ impl OwnMemory {
 
     /// Returns whether a mapping is the recorder's. Memory outside of its arenas is recognised by
     /// the settings that the recorder applies to all of its memory: no core dumps, no huge pages.
-    fn holds(&self, _p: &Process, mapping: &Resident) -> bool {
+    fn holds(&self, mapping: &Resident) -> bool {
         let (start, range) = (mapping.range.low, mapping.range);
         let is_anonymous = mapping.name().is_empty();
         self.arenas.iter().any(|arena| arena.holds(start))

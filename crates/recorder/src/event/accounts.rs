@@ -98,7 +98,7 @@ fn is_off(p: &Store) -> bool {
 }
 
 /// Takes an account if one is due.
-pub fn take_if_due(_p: &Process, now: u64) {
+pub fn take_if_due(now: u64) {
     take_if(store(), now, false);
 }
 
@@ -130,7 +130,7 @@ fn take_if(p: &Store, now: u64, falls: bool) {
         let is_filled = may_be_filled && is_filled(now, growth);
         take_if_high(p, now, Due { sample, peak, is_early, is_filled });
     } else {
-        note_confined(process(), ACCOUNT_SAMPLE, now);
+        note_confined(ACCOUNT_SAMPLE, now);
     }
 }
 
@@ -201,14 +201,7 @@ fn take_if_high(p: &Store, now: u64, due: Due) {
         return;
     }
     let cause = if is_peak || is_filled { ACCOUNT_PEAK } else { ACCOUNT_SAMPLE };
-    take(&Request {
-        p: process(),
-        cause,
-        now,
-        sums: &sums,
-        has_state: true,
-        has_sites: !holds_any(),
-    });
+    take(&Request { cause, now, sums: &sums, has_state: true, has_sites: !holds_any() });
 }
 
 /// Returns whether live plus mapped bytes are clearly above those of the highest account, and live
@@ -233,17 +226,16 @@ pub fn take_at_end(p: &Process, now: u64) {
         return;
     }
     if !confined::may_call() {
-        return note_confined(p, ACCOUNT_END, now);
+        return note_confined(ACCOUNT_END, now);
     }
     let cost = shared.state_cost_ns.load(Relaxed);
     let has_state = cost <= STATE_NS.max(now / STATE_PART);
     let (cause, sums, has_sites) = (ACCOUNT_END, &stats::sums(p), !holds_any());
-    take(&Request { p, cause, now, sums, has_state, has_sites });
+    take(&Request { cause, now, sums, has_state, has_sites });
 }
 
 /// A request for an account.
 struct Request<'a> {
-    p: &'a Process,
     cause: u32,
     now: u64,
     sums: &'a Sums,
@@ -261,7 +253,7 @@ fn live(sums: &Sums) -> u64 {
 /// Stores that there will be no more accounts. Runs on the program's stack, since it may map no
 /// memory.
 #[inline(never)]
-fn note_confined(_p: &Process, cause: u32, now: u64) {
+fn note_confined(cause: u32, now: u64) {
     SHARED.get().over.store(true, Relaxed);
     if let Some(mut accounts) = SHARED.get().accounts.try_acquire() {
         let missing = ACCOUNT_CONFINED;
@@ -295,7 +287,7 @@ fn take(request: &Request) {
 }
 
 /// Returns an account with the recorder's own counters.
-fn counted(&Request { p: _, cause, now, sums, .. }: &Request) -> Account {
+fn counted(&Request { cause, now, sums, .. }: &Request) -> Account {
     let live_bytes = live(sums);
     Account {
         time_ns: now,
@@ -336,7 +328,6 @@ fn with_state(account: Account) -> Account {
 /// the live and mapped bytes of the highest account, and the private resident bytes of the fullest
 /// one that is about as high; none if there is no room, or if another thread takes an account.
 fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
-    let p = request.p;
     let mut account = counted(request);
     (account.page_table_bytes, account.most_resident_bytes) = status();
     if request.has_state {
@@ -347,7 +338,7 @@ fn gather(request: &Request, begin: u64) -> Option<(u64, u64)> {
     let size = kernel::memory_size();
     account.statm_bytes = size.as_ref().map_or(0, |size| size.resident);
     let private_bytes = private(size);
-    let mut ranges = Ranges::new(p, &mut accounts, &mut scratch, request.has_sites);
+    let mut ranges = Ranges::new(&mut accounts, &mut scratch, request.has_sites);
     if !smaps::each(|mapping| ranges.add(&mut account, mapping)) {
         account.missing = ACCOUNT_NO_PROC;
         SHARED.get().over.store(true, Relaxed);

@@ -14,7 +14,7 @@ use crate::event::accounts;
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{self, LaneState};
 use crate::event::live_mappings::{self, Mappings, known};
-use crate::event::process::{Process, State, process};
+use crate::event::process::{State, process};
 use crate::event::stacks::OTHER_STACKS;
 use crate::event::stacks_apart::Apart;
 use crate::event::timeline;
@@ -109,7 +109,7 @@ impl Caller {
     fn account_for(&self) {
         if self.inside.is_some() {
             let p = store();
-            accounts::take_if_due(process(), p.now());
+            accounts::take_if_due(p.now());
         }
     }
 
@@ -350,7 +350,7 @@ impl Mappings {
         let mut link = Text::<LENGTH>::new();
         link.push(b"/proc/self/fd/");
         link.push_number(fd.0.max(0) as u64);
-        let Some(apart) = unwinder(&mut self.apart, process()) else {
+        let Some(apart) = unwinder(&mut self.apart) else {
             return StringId::NONE;
         };
         match link.path().filter(|_| confined::may_call()) {
@@ -409,7 +409,7 @@ impl Mappings {
         if !Mode::from_number(mode(p.header())).is_some_and(Mode::has_stacks) {
             return NodeId::NONE;
         }
-        match unwinder(&mut self.apart, process()) {
+        match unwinder(&mut self.apart) {
             Some(apart) => apart.capture(process(), caller.entry.registers(), caller.stack),
             None => {
                 p.lost(Loss::NoNode);
@@ -548,12 +548,9 @@ fn mode(header: &FileHeader) -> u32 {
 }
 
 /// Returns the unwinder, created when it is first needed.
-fn unwinder<'a>(
-    apart: &'a mut Option<&'static mut Apart>,
-    p: &Process,
-) -> Option<&'a mut &'static mut Apart> {
+fn unwinder<'a>(apart: &'a mut Option<&'static mut Apart>) -> Option<&'a mut &'static mut Apart> {
     if apart.is_none() {
-        *apart = own_stack::call(|| Apart::create(p)).flatten();
+        *apart = own_stack::call(Apart::create).flatten();
     }
     apart.as_mut()
 }

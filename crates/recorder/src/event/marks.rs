@@ -5,7 +5,7 @@
 //! so nothing is lost and live bytes stay right.
 
 use crate::event::lane::LaneState;
-use crate::event::process::{Process, process};
+use crate::event::process::process;
 use crate::event::{stats, trace};
 use crate::store::budgets::{self, MARKS_MAX};
 use crate::store::profile::{self, Cursor};
@@ -174,7 +174,7 @@ fn write_mark(
 }
 
 /// Notes a snapshot that a command took: adds its mark, and reserves its number.
-pub fn note_snapshot(_p: &Process, time_ns: u64, name: &[u8], number: u32) {
+pub fn note_snapshot(time_ns: u64, name: &[u8], number: u32) {
     moments().snapshots.fetch_max(number.min(SNAPSHOTS_MAX), Relaxed);
     mark_at(store(), time_ns, name, MarkKind::Snapshot, u32::MAX, number);
 }
@@ -365,7 +365,7 @@ pub fn reset(lane: &mut LaneState) -> bool {
     let Some(mut marks) = moments().marks.acquire() else {
         return false;
     };
-    let write = || write_over(process(), BASELINE_SUFFIX, None);
+    let write = || write_over(BASELINE_SUFFIX, None);
     let done = confined::may_call() && own_stack::call(write).flatten().is_some();
     if !done {
         p.lost(Loss::NoSnapshot);
@@ -394,12 +394,12 @@ pub fn keep_held() {
     let held = moments().marks.try_acquire().filter(|_| confined::may_call());
     if held.is_some() && p.header().file_end.load(Acquire) <= HELD_BYTES_MAX {
         let note = Note::of(Request::Snapshot, 0, p.now());
-        own_stack::call(|| write_over(process(), HELD_SUFFIX, Some(note)));
+        own_stack::call(|| write_over(HELD_SUFFIX, Some(note)));
     }
 }
 
 /// Replaces the last copy with this suffix by a new one in one step.
-fn write_over(_p: &Process, suffix: &str, note: Option<Note>) -> Option<()> {
+fn write_over(suffix: &str, note: Option<Note>) -> Option<()> {
     let mut path = stem(store())?;
     path.push(suffix.as_bytes());
     let mut new = Text::<PATH_MAX>::new();

@@ -2,7 +2,6 @@
 //! writes it from the current profile; it runs as a child that the program does not notice.
 
 use crate::event::lane::LaneState;
-use crate::event::process::{Process, process};
 use crate::event::{marks, requests, stats};
 use crate::store::directory;
 use crate::store::shared::{Store, store};
@@ -52,7 +51,7 @@ impl<'a> Target<'a> {
 /// Runs the command on what was recorded so far, and waits for it. Returns whether it succeeded.
 pub fn write(lane: &mut LaneState, target: Target<'_>, format: &[u8]) -> bool {
     requests::flush(lane);
-    run(process(), target, format)
+    run(target, format)
 }
 
 /// Set if the program wants no stacks in the dump at exit of the kind that MallocProfiler writes.
@@ -73,7 +72,7 @@ pub fn write_at_exit(p: &Store) {
         return;
     };
     if options.replaced.has(Replaced::MaxMemory) {
-        print_max_memory(process());
+        print_max_memory();
     }
     let is_summary = options.is_report_of_replaced && IS_DUMP_OMITTED.load(Relaxed);
     let is_root = own_stack::call(|| is_root(p)).unwrap_or(false);
@@ -96,7 +95,7 @@ pub fn write_at_exit(p: &Store) {
 }
 
 /// Prints the totals of the process on standard error, as MaxMemoryPreload does.
-fn print_max_memory(_p: &Process) {
+fn print_max_memory() {
     const TEXT_MAX: usize = 512;
     let figures = stats::totals(store(), &marks::sums_at_reset());
     let lines: [(&[u8], u64); 5] = [
@@ -173,7 +172,7 @@ fn is_root(p: &Store) -> bool {
     path.path().is_some_and(|parent| !kernel::may_access(parent, EXISTS))
 }
 
-fn run(_p: &Process, target: Target<'_>, format: &[u8]) -> bool {
+fn run(target: Target<'_>, format: &[u8]) -> bool {
     own_stack::call(|| run_here(store(), target, format)).unwrap_or(false)
 }
 

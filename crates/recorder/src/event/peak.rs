@@ -323,7 +323,7 @@ impl Live {
         if shared {
             windows::open().rise(live, header, false);
         }
-        let raised = shared && self.raise_shared(p, header, live as u64);
+        let raised = shared && self.raise_shared(header, live as u64);
         self.set_bounds(p, header, allocated, change);
         raised
     }
@@ -369,13 +369,13 @@ impl Live {
     pub fn note_sum(&mut self, p: &Process, header: &FileHeader, allocated: u64, live: u64) {
         if p.threaded.load(Relaxed) && live > header.peak_bytes.get() {
             windows::open().rise(live as i64, header, false);
-            self.raise_shared(p, header, live);
+            self.raise_shared(header, live);
             self.set_limits(allocated);
         }
     }
 
     #[inline(never)] // as above
-    fn raise_shared(&mut self, _p: &Process, header: &FileHeader, live: u64) -> bool {
+    fn raise_shared(&mut self, header: &FileHeader, live: u64) -> bool {
         self.fallen = true;
         let raised = header.peak_bytes.fetch_max(live, AcqRel) < live;
         if raised {

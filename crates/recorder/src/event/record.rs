@@ -452,7 +452,7 @@ fn take_nested(block: *mut u8) -> SiteId {
 fn charge_nested(block: *mut u8, site: SiteId, usable: u64) {
     let p = process();
     let header = store().header();
-    trace::write_nested_free(p, block, site, usable);
+    trace::write_nested_free(block, site, usable);
     if site.is_labelled() {
         regions::block_ended(block, site, NOBODY);
     }

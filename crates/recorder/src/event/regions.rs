@@ -5,7 +5,6 @@
 //! all of them; programs without labels and pools never take it.
 
 use crate::event::lane::{LaneState, NOBODY};
-use crate::event::process::Process;
 use crate::event::relabel::{lend, move_out, take_back};
 use crate::event::trace;
 use crate::store::budgets::REGION_PIECES_MAX as PIECES;
@@ -248,7 +247,7 @@ pub fn set_site_of_block(p: &Store, address: u64, site: SiteId) {
 }
 
 /// Moves a block back to the site at which it was allocated.
-pub fn restore(_p: &Process, r: &Region, me: u32) {
+pub fn restore(r: &Region, me: u32) {
     move_out(r.site, r.bytes, me);
     take_back(r.origin, r.bytes);
     set_site_of_block(store(), r.start, r.origin);
@@ -264,7 +263,7 @@ impl Region {
 
 /// Removes the region of a block whose memory holds a new block by now: the new allocation was
 /// recorded before the end of the old block.
-pub fn drop_stale(_p: &Process, list: &mut List, address: u64, me: u32) {
+pub fn drop_stale(list: &mut List, address: u64, me: u32) {
     let number = list.table.get(address);
     if number == 0 {
         return;

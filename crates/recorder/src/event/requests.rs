@@ -2,7 +2,6 @@
 
 use crate::event::lane::LaneState;
 use crate::event::marks;
-use crate::event::process::process;
 use crate::event::timeline;
 use crate::store::control_words::{clear, set};
 use crate::store::shared::store;
@@ -69,13 +68,12 @@ fn perform(lane: &mut LaneState) {
     let (kind, time) = (header.request_kind.get(), header.request_time_ns.get());
     let value = header.request_value.get();
     let name = &text[..(header.request_length.get() as usize).min(REQUEST_TEXT)];
-    let p = process();
     match kind {
         k if k == Request::Mark as u32 => {
             marks::mark_at(store(), time, name, MarkKind::Mark, u32::MAX, 0);
         }
         k if k == Request::Snapshot as u32 => {
-            marks::note_snapshot(p, time, name, value as u32);
+            marks::note_snapshot(time, name, value as u32);
         }
         k if k == Request::Reset as u32 => {
             marks::reset(lane);

@@ -478,7 +478,7 @@ impl Guest<'_> {
     #[cold]
     #[inline(never)]
     fn new_rule(&mut self, pc: u64, exact: bool) -> Rule {
-        let (_p, buffer) = (self.p, self.others.buffer);
+        let buffer = self.others.buffer;
         // SAFETY: the lane's own stack, which only its thread uses, and only for this.
         let rule =
             unsafe { own_stack::call_at(self.own_stack, || evaluate(store(), buffer, pc, exact)) };

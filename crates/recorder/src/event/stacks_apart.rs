@@ -50,7 +50,7 @@ unsafe fn zeroed<T>(count: usize) -> Option<&'static mut [T]> {
 
 impl Apart {
     /// Creates an unwinder; none without memory.
-    pub fn create(_p: &Process) -> Option<&'static mut Apart> {
+    pub fn create() -> Option<&'static mut Apart> {
         let depth = max_depth(store());
         // SAFETY: plain numbers; the unwinder itself is written before it is used.
         unsafe {

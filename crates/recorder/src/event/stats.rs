@@ -121,11 +121,11 @@ pub fn totals(p: &Store, at_reset: &Sums) -> Figures {
     let all = Figures::of(&now);
     (figures.live_blocks, figures.live_bytes) = (all.live_blocks, all.live_bytes);
     figures.peak_bytes = p.header().peak_bytes.get().max(all.live_bytes.max(0) as u64);
-    figures.largest_bytes = largest(process());
+    figures.largest_bytes = largest();
     figures
 }
 
-fn largest(_p: &Process) -> u64 {
+fn largest() -> u64 {
     let mut largest = lane::records().map(|lane| lane.largest_bytes.get()).max().unwrap_or(0);
     each_record(store(), Kind::Sites, |site: &'static Site| {
         largest = largest.max(site.largest_bytes.get());
@@ -141,7 +141,7 @@ pub fn thread(lane: &LaneState) -> Figures {
 
 /// Returns the statistics of a scope path over all lanes: of allocations in it and, if `inclusive`,
 /// in those inside it.
-pub fn scope(_p: &Process, path: ScopeId, inclusive: bool) -> Figures {
+pub fn scope(path: ScopeId, inclusive: bool) -> Figures {
     let mut figures = Figures::default();
     let (mut last, mut last_is) = (ScopeId::NONE, false);
     // Words may be of slightly different times.

@@ -67,7 +67,7 @@ pub fn sample(lane: &mut LaneState) {
         lock.store(0, SeqCst);
         if is_appended {
             marks::snapshot_if_due(now, lane.index());
-            accounts::take_if_due(process(), now);
+            accounts::take_if_due(now);
         }
     }
 }

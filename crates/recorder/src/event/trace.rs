@@ -3,7 +3,6 @@
 
 use crate::event::inside::Inside;
 use crate::event::lane::{self, LaneState, NOBODY};
-use crate::event::process::{Process, process};
 use crate::event::stacks;
 use crate::event::trace_extents::{self, pack};
 use crate::store::ids::{NodeId, ScopeId, SiteId};
@@ -107,7 +106,7 @@ fn ended(lane: &mut LaneState, block: *const u8, (site, usable): (SiteId, u64), 
 
 /// Records that a block was freed inside the recorder.
 #[cold]
-pub fn write_nested_free(_p: &Process, block: *const u8, site: SiteId, usable: u64) {
+pub fn write_nested_free(block: *const u8, site: SiteId, usable: u64) {
     let (address, site) = (block as u64, site.number());
     let record = if ENDS.load(Relaxed) {
         Record::Ended { address, site, usable, moving: false }
@@ -151,7 +150,7 @@ pub fn write_for_nobody(p: &Store, record: &Record) {
     if p.header().trace.get() & TRACE_ON == 0 {
         return;
     }
-    let told = trace_extents::pack_of_nobody(process(), record);
+    let told = trace_extents::pack_of_nobody(record);
     if !told && p.header().trace_stopped_ns.get() == 0 {
         p.lost(Loss::NoEvent);
     }
@@ -205,7 +204,7 @@ fn write(lane: &mut LaneState, by: impl FnOnce(&mut Encoder, &mut [u8; LONGEST],
     }
     // SAFETY: the lane's own memory, to which nothing else refers.
     let writer = unsafe { &mut *lane.trace };
-    if !pack(process(), writer, lane.place.lane, by) {
+    if !pack(writer, lane.place.lane, by) {
         lane.trace = core::ptr::null_mut();
     }
 }

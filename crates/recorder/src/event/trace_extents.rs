@@ -4,7 +4,6 @@
 //! write it again, so the file does not grow with the number of events. If no command moves the
 //! contents, or the limit is reached, the trace ends and all other recording continues.
 
-use crate::event::process::Process;
 use crate::store::ids::{NodeId, ScopeId};
 use crate::store::profile::{self, NoExtent};
 use crate::store::shared::{Store, store};
@@ -120,11 +119,9 @@ fn ticks(p: &Store) -> u64 {
 }
 
 /// Packs a record that belongs to no lane. Returns false if it could not be stored.
-pub fn pack_of_nobody(p: &Process, record: &Record) -> bool {
+pub fn pack_of_nobody(record: &Record) -> bool {
     SHARED.get().nobody.try_acquire().is_some_and(|mut writer| {
-        pack(p, &mut writer, TRACE_NOBODY, |encoder, room, ticks| {
-            encoder.record(room, ticks, record)
-        })
+        pack(&mut writer, TRACE_NOBODY, |encoder, room, ticks| encoder.record(room, ticks, record))
     })
 }
 
@@ -132,13 +129,12 @@ pub fn pack_of_nobody(p: &Process, record: &Record) -> bool {
 /// one.
 #[inline(always)]
 pub fn pack(
-    p: &Process,
     writer: &mut Writer,
     lane: u32,
     by: impl FnOnce(&mut Encoder, &mut [u8; LONGEST], u64) -> usize,
 ) -> bool {
     let room = (writer.end as usize).wrapping_sub(writer.next as usize);
-    if room < LONGEST && !next_extent(p, writer, lane) {
+    if room < LONGEST && !next_extent(writer, lane) {
         return false;
     }
     // SAFETY: the extent has that much room left, which only this lane uses.
@@ -153,7 +149,7 @@ pub fn pack(
     }
     writer.compare_in = writer.compare_in.wrapping_sub(1);
     if writer.compare_in == 0 {
-        compare(p, writer);
+        compare(writer);
     }
     true
 }
@@ -196,7 +192,7 @@ fn closest(mut read: impl FnMut() -> (u64, u64, u64)) -> (u64, u64) {
 /// Stores a further pair of ticks and time.
 #[cold]
 #[inline(never)]
-fn compare(_p: &Process, writer: &mut Writer) {
+fn compare(writer: &mut Writer) {
     writer.between = (writer.between * 2).clamp(1, BETWEEN);
     writer.compare_in = writer.between;
     let (ticks, time) = now(store());
@@ -210,9 +206,9 @@ fn compare(_p: &Process, writer: &mut Writer) {
 /// Continues in another extent. Returns false if there is none, which ends the trace.
 #[cold]
 #[inline(never)]
-fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
+fn next_extent(writer: &mut Writer, lane: u32) -> bool {
     if let Some(extent) = writer.extent {
-        leave(p, writer, extent);
+        leave(writer, extent);
     }
     let Some(extent) = moved_extent().or_else(|| new_extent(store(), writer, lane)) else {
         stop(store());
@@ -245,8 +241,8 @@ fn next_extent(p: &Process, writer: &mut Writer, lane: u32) -> bool {
 }
 
 /// Marks a full extent as ready to be moved, and releases its memory.
-fn leave(p: &Process, writer: &mut Writer, extent: &'static ExtentHeader) {
-    compare(p, writer);
+fn leave(writer: &mut Writer, extent: &'static ExtentHeader) {
+    compare(writer);
     start_of(extent).state.store(TRACE_FULL, Release);
     if confined::may_call() {
         let (memory, bytes) = (profile::address_of(extent), writer.length as usize);
