@@ -217,7 +217,7 @@ pub fn try_alloc_of_size(
     if !is_common || !may_allocate(lane, usable) {
         return Done::NotTaken;
     }
-    let is_counted = match lane.quick {
+    let is_counted = match lane.quick_of_size {
         STACKS if !monitored => {
             let (sp, bp) = lane.gate.registers();
             let seen = stacks::same(lane, Entry { sp, bp }.registers());
@@ -364,7 +364,7 @@ pub fn try_free_of_size(lane: &mut LaneState, block: *mut u8, usable: u64) -> Do
     if !is_common || !may_free || usable >= MAYBE_UNMAPPED {
         return Done::NotTaken;
     }
-    let is_counted = match lane.quick {
+    let is_counted = match lane.quick_of_size {
         SCOPES | STACKS => count_free_in_site(lane, block, usable),
         COUNTERS => {
             count_free_in_counters(lane, block, usable);

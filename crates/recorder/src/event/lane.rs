@@ -70,6 +70,8 @@ pub struct LaneState {
     /// Equal to `mode` if events of the thread may take the fast path
     /// ([`crate::event::fast_path`]), otherwise 0.
     pub quick: u32,
+    /// The same for blocks whose size the front knows.
+    pub quick_of_size: u32,
     /// The value of [`crate::store::shared::Store::generation`] for which kept frames and ranges
     /// are valid.
     pub generation: u32,
@@ -400,8 +402,9 @@ impl LaneState {
     /// Decides anew whether events of the thread may take the fast path.
     #[inline(always)]
     pub fn choose_path(&mut self) {
-        let usual = self.flags == 0 && !self.is_traced() && front::sizes_are_at_hand();
-        self.quick = if usual { self.mode } else { 0 };
+        let usual = self.flags == 0 && !self.is_traced();
+        self.quick_of_size = if usual { self.mode } else { 0 };
+        self.quick = if front::sizes_are_at_hand() { self.quick_of_size } else { 0 };
         self.route = front::platform().map_or(Route::NONE, |platform| (platform.route)(self.quick));
     }
 }
