@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::commands::{cargo_program, output, run};
+use crate::commands::{cargo_program, output, run, target};
 use crate::runner::Runner;
 use crate::tiers;
 
@@ -37,6 +37,7 @@ pub fn measure(runner: &Runner<'_>) -> Result<Coverage, String> {
     output(llvm_cov(runner.root).arg("--version"))
         .map_err(|error| format!("coverage: {needed}: {error}"))?;
     run(llvm_cov(runner.root).args(["clean", "--workspace"]))?;
+    link_readers(&target(runner.root))?;
     let fast = run_tests(runner.root, &tiers::fast())?;
     let second = tiers::expression(tiers::GROUPS).unwrap_or_default();
     let both = run_tests(runner.root, &second)?;
@@ -56,6 +57,18 @@ fn run_tests(root: &Path, expression: &str) -> Result<Crates, String> {
     let report = ["report", "--json", "--summary-only", "--failure-mode", "all"];
     let report = output(llvm_cov(root).args(report))?;
     crates(&report, root)
+}
+
+/// Makes the readers that setup installed available in the target directory of cargo-llvm-cov.
+fn link_readers(target: &Path) -> Result<(), String> {
+    let place = target.join("llvm-cov-target");
+    let (from, to) = (target.join("readers"), place.join("readers"));
+    if to.exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&place)
+        .and_then(|()| std::os::unix::fs::symlink(&from, &to))
+        .map_err(|error| format!("coverage: {}: {error}", to.display()))
 }
 
 fn llvm_cov(root: &Path) -> Command {

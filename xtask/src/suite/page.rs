@@ -209,7 +209,8 @@ pub fn coverage(measurement: &Measurement<'_>, coverage: &Coverage) -> String {
          `cargo xtask suite --coverage-only` writes this section: it compiles the tests with \
          counters, and runs the fast tier, then the second tier without the SQL engine. The \
          recorder within recorded programs is compiled without counters, so of its crates only \
-         their own tests count.\n\n\
+         their own tests count. Processes that a signal ends write no counters: shares of \
+         servers are lower bounds.\n\n\
          | crate | lines | fast tier | both tiers |\n|---|--:|--:|--:|\n"
     );
     let mut sums = [Lines::default(); 2];
