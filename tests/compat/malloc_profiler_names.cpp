@@ -1,5 +1,6 @@
 //! A program for MallocProfiler that prints whether it is loaded, whether it records, and its
-//! threshold; with the argument `silent` it requests that the dump at exit has no stacks.
+//! threshold; with the argument `silent` it requests that the dump at exit has no stacks, with
+//! `quick` it ends by quick_exit, whose handler writes a dump.
 //
 // Known: `large` allocates three blocks of 1000 bytes, main one of 100 bytes, below the threshold.
 #include "mallocProfiler.h"
@@ -7,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 
 static void *volatile kept;
 
@@ -14,6 +16,12 @@ static __attribute__((noinline)) void large()
 {
     for (int i = 0; i < 3; i++)
         kept = std::malloc(1000);
+}
+
+static void quick()
+{
+    mallocProfiler::dump(std::cout, '$', mallocProfiler::SortBy::max, mallocProfiler::allThreads);
+    std::cout.flush();
 }
 
 int main(int argc, char **argv)
@@ -25,5 +33,7 @@ int main(int argc, char **argv)
         noFinalDump();
     large();
     kept = std::malloc(100);
+    if (argc > 1 && std::strcmp(argv[1], "quick") == 0 && at_quick_exit(quick) == 0)
+        std::quick_exit(0);
     return 0;
 }

@@ -274,29 +274,28 @@ fn confine<T: PartialOrd + From<i8>>(confines: bool, strict: bool, call: impl Fn
 }
 
 macro_rules! ending {
-    ($name:ident) => {
+    ($name:ident, $ends:path) => {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: i32) {
             real! {
                 static REAL = stringify!($name), extern "C" fn(i32);
             }
-            exit::end_at_once(status);
+            $ends(status);
             call_real!(REAL, (status), ()); // does not return
             kernel::exit_group(status);
         }
     };
 }
 
-ending!(_exit);
-ending!(_Exit);
-ending!(quick_exit);
+ending!(_exit, exit::end_at_once);
+ending!(_Exit, exit::end_at_once);
+ending!(quick_exit, exit::end_after_handlers);
 
 /// The process is about to lose permission for or access to its recording: a forked child creates
 /// its profile before that, and a process with a profile opens it.
 fn departs() {
-    let p = process();
     start_early::<Preload>();
-    if confined::may_call() && exit::is_own(p) {
+    if confined::may_call() && exit::is_own() {
         file::keep_descriptor(store());
     }
 }

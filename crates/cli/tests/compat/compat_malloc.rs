@@ -372,6 +372,8 @@ fn malloc_profiler_is_preloaded_by_its_name() {
     let silent = start("mallocProfiler.so", "silent");
     assert!(silent.starts_with("1 1 128\nMemStat Global Summary"), "{silent}");
     assert!(silent.contains("MemLive Global Hist ") && !silent.contains("_mpTrace_"), "{silent}");
+    let quick = start("mallocProfiler.so", "quick");
+    assert!(quick.contains(";main;large $3$3000$3000$3000\n"), "{quick}");
     let off = start("mallocProfilerOFF.so", "");
     assert!(off.starts_with("1 0 128\n") && !off.contains("large"), "{off}");
 }

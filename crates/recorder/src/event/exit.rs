@@ -1,6 +1,6 @@
 //! The end of the image, as far as the image itself can detect it.
 
-use crate::event::process::{Process, State, process};
+use crate::event::process::{State, process};
 use crate::event::{accounts, output};
 use crate::store::directory;
 use crate::store::shared::store;
@@ -43,18 +43,21 @@ extern "C" fn exits_without_status(_: *mut u8) {
 /// Handles the last point of the image that the recorder sees.
 fn end(status: Option<i32>) {
     note(status);
-    let p = process();
-    if is_own(p) && confined::may_call() {
+    if is_own() && confined::may_call() {
         output::write_at_exit(store());
         directory::remove_temporary(store());
     }
 }
 
-/// Handles an end without exit handlers, after which nothing is written.
+/// Handles an end whose handlers are still to run: they may write output from the recording.
+pub fn end_after_handlers(status: i32) {
+    note(Some(status));
+}
+
+/// Handles an end without handlers, after which nothing is written.
 pub fn end_at_once(status: i32) {
     note(Some(status));
-    let p = process();
-    if is_own(p) && confined::may_call() {
+    if is_own() && confined::may_call() {
         directory::remove_temporary(store());
     }
 }
@@ -63,7 +66,7 @@ pub fn end_at_once(status: i32) {
 /// not in a child that borrows the memory of its parent (vfork).
 pub fn note_exec() -> bool {
     let p = store();
-    if !is_own(process()) || !confined::may_call() {
+    if !is_own() || !confined::may_call() {
         return false;
     }
     let now = p.now();
@@ -85,8 +88,8 @@ pub fn take_exec_back(noted: bool) {
 
 /// Returns whether the calling process is the recorded one, and not a child that borrows its memory
 /// (vfork).
-pub fn is_own(p: &Process) -> bool {
-    p.state() == State::Active
+pub fn is_own() -> bool {
+    process().state() == State::Active
         && (!confined::may_call() || kernel::getpid() == store().pid.load(Relaxed))
 }
 
@@ -94,7 +97,7 @@ pub fn is_own(p: &Process) -> bool {
 /// borrows the memory of its parent (vfork), since the image is the parent's.
 pub fn note(status: Option<i32>) {
     let p = store();
-    if !is_own(process()) {
+    if !is_own() {
         return;
     }
     let header = p.header();

@@ -152,7 +152,8 @@ const APART_MAX: usize = 2048;
 /// lanes and it has no other.
 pub fn former_lane() -> Option<&'static LaneState> {
     let t = tls();
-    if t.released.get() == 0 || !APART.load(Relaxed) || !t.lane.get().is_null() {
+    let is_late = t.released.get() > 0 && t.lane.get().is_null();
+    if !is_late || !APART.load(Relaxed) || !confined::may_call() {
         return None;
     }
     let tid = kernel::gettid();
