@@ -198,17 +198,18 @@ static __attribute__((unused)) char *heaptide_cali_query_(const char *query,
     return text;
 }
 
-// Returns the rank that the launcher of an MPI program has set; "" without one.
+// Returns the rank that the launcher of an MPI program has set, by the variables that the recorder
+// reads; "" without one.
 static __attribute__((unused)) const char *heaptide_cali_rank_(void)
 {
-    static const char *const names[] = {"HEAPTIDE_RANK", "OMPI_COMM_WORLD_RANK",
+    static const char *const ranks[] = {"HEAPTIDE_RANK", "OMPI_COMM_WORLD_RANK",
                                         "MV2_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
                                         "PALS_RANKID", "ALPS_APP_PE", "JSM_NAMESPACE_RANK",
                                         "FLUX_TASK_RANK", "SLURM_PROCID"};
     size_t i;
-    for (i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
+    for (i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        const char *value = getenv(ranks[i]);
+        if (value && *value && !value[strspn(value, "0123456789")])
             return value;
     }
     return "";

@@ -28,9 +28,7 @@ const PREFIX: &str = "tree_for_TID";
 pub fn run(checkout: &Path, work: &Path) -> Vec<Row> {
     let tool = build_tool(checkout, work);
     let mut rows = unit_tests(checkout, work, tool.as_deref());
-    for name in ["minimal", "multithread", "malloctag_and_tcmalloc"] {
-        rows.push(example(checkout, work, tool.as_deref(), name));
-    }
+    rows.extend(EXAMPLES.iter().map(|it| example(checkout, work, tool.as_deref(), it)));
     rows
 }
 
@@ -178,8 +176,6 @@ fn unit_tests(checkout: &Path, work: &Path, tool: Option<&Path>) -> Vec<Row> {
     if rows.is_empty() { vec![Row::failed("tests/*.cpp", own.reason())] } else { rows }
 }
 
-/// Number of runs of an example whose threads get blocks of other usable sizes in each run.
-const RUNS: usize = 5;
 /// A thread-local variable. For each thread, the C library allocates and frees memory by the number
 /// of libraries and programs that have one; with Heaptide, there is one more.
 const THREAD_LOCAL: &str = "thread_local int of_the_program;";
@@ -196,15 +192,60 @@ void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
 "#;
 
-fn example(checkout: &Path, work: &Path, tool: Option<&Path>, name: &str) -> Row {
+/// An example, and how it is compared.
+struct Example {
+    name: &'static str,
+    libraries: &'static [&'static str],
+    /// Source that is compiled into it with malloc-tag, to make it comparable.
+    addition: Option<&'static str>,
+    /// Each counter has to be equal in some of this many runs.
+    runs: usize,
+    /// Parts of the names of fields that are not compared.
+    omitted: &'static [&'static str],
+    /// What equality means.
+    equality: &'static str,
+}
+
+const EXAMPLES: [Example; 3] = [
+    Example {
+        name: "minimal",
+        libraries: &[],
+        addition: None,
+        runs: 1,
+        omitted: &[],
+        equality: "all counters of all scopes are equal",
+    },
+    Example {
+        name: "multithread",
+        libraries: &[],
+        addition: Some(THREAD_LOCAL),
+        // Threads get blocks of other usable sizes in each run, so that percentages of the sum
+        // differ, too.
+        runs: 5,
+        omitted: &["nWeightPercentage"],
+        equality: "all counters of all scopes are equal in some of 5 runs, with the same number of \
+                   modules that have thread-local variables; sizes of blocks differ between runs",
+    },
+    Example {
+        name: "malloctag_and_tcmalloc",
+        libraries: &["-ltcmalloc"],
+        addition: Some(OPERATORS),
+        runs: 1,
+        omitted: &["Freed", "_free", "NetTracked"],
+        equality: "calls and bytes of all allocations are equal, with a `new` that malloc-tag \
+                   sees; frees are not compared, because malloc-tag counts those of its own map",
+    },
+];
+
+fn example(checkout: &Path, work: &Path, tool: Option<&Path>, example: &Example) -> Row {
+    let &Example { name, libraries, .. } = example;
     let test = format!("examples/{name}/{name}.cpp");
-    let libraries: &[&str] = if name.contains("tcmalloc") { &["-ltcmalloc"] } else { &[] };
     let json = work.join("example.json");
     let addition = work.join("addition.cpp");
     let run = |tool: Option<&Path>| -> Result<Vec<Value>, Row> {
         let failed = |why| Row::failed(&test, why);
         let mut sources = vec![&*test];
-        if let Some(text) = addition_of(name).filter(|_| tool.is_some()) {
+        if let Some(text) = example.addition.filter(|_| tool.is_some()) {
             fs::write(&addition, text).map_err(|e| failed(e.to_string()))?;
             sources.push(addition.to_str().unwrap_or_default());
         }
@@ -214,8 +255,8 @@ fn example(checkout: &Path, work: &Path, tool: Option<&Path>, name: &str) -> Row
             let run = start(&program, work, &json).map_err(failed)?;
             if run.is_ok() { read(&json).map_err(failed) } else { Err(failed(run.reason())) }
         };
-        let runs = (0..if name == "multithread" { RUNS } else { 1 }).map(once);
-        runs.map(|value| Ok(comparable(&value?, omitted(name)))).collect()
+        let runs = (0..example.runs).map(once);
+        runs.map(|value| Ok(comparable(&value?, example.omitted))).collect()
     };
     let own = match run(None) {
         Ok(own) => own,
@@ -225,42 +266,8 @@ fn example(checkout: &Path, work: &Path, tool: Option<&Path>, name: &str) -> Row
         return Row::compared(&test, Outcome::NotApplicable, "malloc-tag did not build");
     };
     match difference("", &own.iter().collect::<Vec<_>>(), &other.iter().collect::<Vec<_>>()) {
-        None => Row::compared(&test, Outcome::Yes, equality(name)),
+        None => Row::compared(&test, Outcome::Yes, example.equality),
         Some(what) => Row::compared(&test, Outcome::No, what),
-    }
-}
-
-/// Source that is compiled into an example with malloc-tag, to make it comparable.
-fn addition_of(name: &str) -> Option<&'static str> {
-    match name {
-        "multithread" => Some(THREAD_LOCAL),
-        "malloctag_and_tcmalloc" => Some(OPERATORS),
-        _ => None,
-    }
-}
-
-/// Parts of the names of fields that are not compared: frees, or percentages of a sum that differs
-/// between runs.
-fn omitted(name: &str) -> &'static [&'static str] {
-    match name {
-        "multithread" => &["nWeightPercentage"],
-        "malloctag_and_tcmalloc" => &["Freed", "_free", "NetTracked"],
-        _ => &[],
-    }
-}
-
-/// What equality means for an example.
-fn equality(name: &str) -> &'static str {
-    match name {
-        "multithread" => {
-            "all counters of all scopes are equal in some of 5 runs, with the same number of \
-             modules that have thread-local variables; sizes of blocks differ between runs"
-        }
-        "malloctag_and_tcmalloc" => {
-            "calls and bytes of all allocations are equal, with a `new` that malloc-tag sees; \
-             frees are not compared, because malloc-tag counts those of its own map"
-        }
-        _ => "all counters of all scopes are equal",
     }
 }
 

@@ -147,6 +147,15 @@ fn linked_with_the_recorder() {
     assert_eq!(recordings.next(), None, "a recording stayed");
 }
 
+/// Names of files have the rank by the variables that the recorder reads, in the same order.
+#[test]
+fn ranks_of_files_are_those_of_recordings() {
+    let text = include_str!("../../../../include/compat/caliper/heaptide_output.h");
+    let list = text.split("ranks[] = {").nth(1).and_then(|rest| rest.split('}').next());
+    let names = list.expect("the names").split('"').skip(1).step_by(2);
+    assert!(names.eq(heaptide_format::launchers::LAUNCHERS.map(|launcher| launcher.rank)));
+}
+
 #[test]
 fn annotations_in_c() {
     let place = scratch("compat-caliper-annotations");

@@ -6,7 +6,6 @@
 //! remaining bytes of the chunk's site are the pool's idle space.
 
 use crate::event::lane::LaneState;
-use crate::event::process::process;
 use crate::event::regions::{
     List, Region, What, drop_stale, end, end_inside, region, regions, restore, set_site_of_block,
     site_of_block,
@@ -176,7 +175,6 @@ fn move_block(
     what: What,
     by: Option<&Labelling>,
 ) -> u32 {
-    let _p = process();
     let site = sites::of_key(&mut lane.place, to);
     if site.is_none() {
         return 0;

@@ -30,7 +30,7 @@ fn notify_alloc<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64) {
 fn on_uncommon_alloc<F: Front>(inside: &mut Inside, block: *mut u8, requested: u64) {
     let usable = F::usable_of_new(block, requested);
     // The requested size overflowed, but the allocator returned a block.
-    on_any_alloc(inside, block, requested.min(usable), usable);
+    count_or_observe(inside, block, requested.min(usable), usable);
 }
 
 /// Records a block of `usable` bytes that was just allocated, and may not be one of the process's
@@ -50,12 +50,12 @@ pub fn on_alloc_of_size(inside: &mut Inside, block: *mut u8, requested: u64, usa
 #[inline(never)]
 fn on_uncommon_alloc_of_size(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     inside.lane().renew_limits();
-    on_any_alloc(inside, block, requested, usable);
+    count_or_observe(inside, block, requested, usable);
 }
 
-/// Records an allocation that did not take the fast path.
+/// Counts an allocation, or passes it to the slow path.
 #[inline(always)]
-fn on_any_alloc(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
+fn count_or_observe(inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
     let lane = inside.lane();
     lane.choose_path();
     if lane.is_attended() {
