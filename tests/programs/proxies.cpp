@@ -1,6 +1,7 @@
 //! A sequence of single allocations in every C++ and C form, each reported with exactly the
 //! requested size.
 //
+// expect recording unmatched_frees=0
 // expect leaf:one_int allocations=1 frees=1 requested_bytes=4
 // expect leaf:five_ints allocations=1 frees=1 requested_bytes=20
 // expect leaf:aligned_int allocations=1 frees=1 requested_bytes=512

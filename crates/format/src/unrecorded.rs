@@ -126,13 +126,16 @@ pub enum NotIntercepted {
     Namespace = 8,
     /// Only the names of its functions show that it is one: what they do is unknown.
     Unknown = 9,
+    /// It is the process's allocator, which the program also calls by other names than those of the
+    /// C library (`mi_malloc`): the functions with these names could not be intercepted.
+    Renamed = 10,
 }
 
 impl NotIntercepted {
     /// Returns the reason with this number.
     pub fn from_number(number: u32) -> Option<NotIntercepted> {
         use NotIntercepted::{DeepBound, Namespace, NoUsableSize, Processor};
-        use NotIntercepted::{Refused, Threads, TurnedOff, Unknown, Unmovable};
+        use NotIntercepted::{Refused, Renamed, Threads, TurnedOff, Unknown, Unmovable};
         let all = [
             TurnedOff,
             NoUsableSize,
@@ -143,6 +146,7 @@ impl NotIntercepted {
             DeepBound,
             Namespace,
             Unknown,
+            Renamed,
         ];
         all.into_iter().find(|&reason| reason as u32 == number)
     }

@@ -161,6 +161,7 @@ fn recording(report: &Value, measure: &str) -> i128 {
     match measure {
         "processes" => processes.len() as i128,
         "lanes" => processes.iter().map(|p| list(p, "lanes").len()).max().unwrap_or(0) as i128,
+        "unmatched_frees" => processes.iter().map(|p| number(p, "unmatched_frees")).sum(),
         "lost_events" => processes.iter().map(|p| number(&p["totals"], "lost_events")).sum(),
         _ => panic!("unknown figure of a recording: {measure}"),
     }

@@ -109,10 +109,28 @@ pub fn release(block: Address, entry: Entry, call: impl FnOnce()) {
     call();
 }
 
+/// A free by a function of the allocator that may call another one, which is no event then.
+pub fn release_within(block: Address, entry: Entry, call: impl FnOnce()) {
+    if block.is_null() {
+        return call();
+    }
+    let mut inside = Inside::enter::<Preload>(entry);
+    match &mut inside {
+        Some(inside) => record_release(inside, block),
+        None => record::count_nested_free(block, || usable(block)),
+    }
+    call();
+}
+
 /// Records that a block is about to be freed.
 #[inline(always)]
 pub fn release_inside(mut inside: Inside, block: Address) {
-    step::on_free::<Preload>(&mut inside, block, || (!is_no_block(block)).then(|| usable(block)));
+    record_release(&mut inside, block);
+}
+
+#[inline(always)]
+fn record_release(inside: &mut Inside, block: Address) {
+    step::on_free::<Preload>(inside, block, || (!is_no_block(block)).then(|| usable(block)));
 }
 
 /// Allocates a block of this alignment with posix_memalign.

@@ -1,22 +1,8 @@
 //! Families: allocators other than that of the C library, with their own function names
-//! (`_rjem_malloc`, `mi_malloc`). Describes the names and meanings of their functions, and records
-//! their calls.
-//!
-//! The size of each live block is stored, because many programs contain no function of the family
-//! that returns it: the linker removes unused functions.
+//! (`_rjem_malloc`, `mi_malloc`). Describes the names and meanings of their functions, which
+//! [`crate::family_calls`] records.
 
-use crate::Preload;
-use crate::allocator::{Address, NULL};
-use crate::statistics::Statistics;
-use crate::{arch, inlined};
-use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Call;
-use heaptide_recorder::event::inside::{Entry, Inside};
-use heaptide_recorder::event::lane::LaneState;
-use heaptide_recorder::event::record::{self, Moving, MovingNested};
-use heaptide_recorder::event::step;
-use heaptide_recorder::store::shadow::take_word;
-use heaptide_recorder::store::shared::store;
 
 /// The arguments and effect of a function.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,6 +27,8 @@ pub enum Shape {
     Free,
     /// `(heap, count, size)`
     AllocateProductSecond,
+    /// `(text, …)`, or `(heap, text, …)`: a copy with a zero byte.
+    AllocateText,
     /// `(heap, old, size)`
     ReallocateSecond,
     /// `(heap, old, count, size)`
@@ -66,7 +54,7 @@ impl Shape {
     /// are not recorded, and all others are still correct.
     pub fn only_allocates(self) -> bool {
         use Shape::{Allocate, AllocateFlags, AllocateOut, AllocateSlow};
-        use Shape::{AllocateProduct, AllocateProductSecond, AllocateSecond};
+        use Shape::{AllocateProduct, AllocateProductSecond, AllocateSecond, AllocateText};
         let all = [
             Allocate,
             AllocateSecond,
@@ -74,6 +62,7 @@ impl Shape {
             AllocateFlags,
             AllocateOut,
             AllocateProductSecond,
+            AllocateText,
             AllocateSlow,
         ];
         all.contains(&self)
@@ -85,7 +74,7 @@ impl Shape {
     }
 
     /// Returns the kind of a function with this name after the prefix.
-    fn kind(self, name: &str) -> Call {
+    pub fn kind(self, name: &str) -> Call {
         let is = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         if !self.only_allocates() {
             Call::Realloc
@@ -116,6 +105,15 @@ pub enum Sizes {
     Jemalloc,
     /// The requested size.
     Requested,
+}
+
+/// A statistics function of an allocator that stays loaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Statistics {
+    /// `mallctl` of jemalloc, which is not called: it waits for locks.
+    Jemalloc,
+    /// `mi_process_info` of mimalloc.
+    Mimalloc,
 }
 
 /// How callers of an allocator's functions may do without the call, because the compiler inlined
@@ -281,17 +279,25 @@ pub static FAMILIES: [Family; 8] = [
         functions: functions! {
             Allocate: "malloc" "malloc_small" "zalloc" "zalloc_small" "malloc_aligned";
             Allocate: "zalloc_aligned" "new" "new_nothrow" "new_aligned" "new_aligned_nothrow";
+            Allocate: "malloc_aligned_at" "zalloc_aligned_at" "valloc" "pvalloc";
             AllocateSecond: "memalign" "aligned_alloc" "heap_malloc" "heap_zalloc";
             AllocateSecond: "heap_malloc_aligned" "heap_zalloc_aligned" "heap_malloc_small";
-            AllocateProduct: "calloc" "mallocn" "calloc_aligned";
+            AllocateSecond: "heap_malloc_aligned_at" "heap_zalloc_aligned_at" "heap_alloc_new";
+            AllocateProduct: "calloc" "mallocn" "calloc_aligned" "calloc_aligned_at" "new_n";
             AllocateProductSecond: "heap_calloc" "heap_mallocn" "heap_calloc_aligned";
+            AllocateProductSecond: "heap_calloc_aligned_at" "heap_alloc_new_n";
+            AllocateText: "strdup" "strndup" "mbsdup" "heap_strdup" "heap_strndup";
             AllocateOut: "posix_memalign";
             Reallocate: "realloc" "rezalloc" "realloc_aligned" "rezalloc_aligned" "reallocf";
-            Reallocate: "expand";
-            ReallocateProduct: "reallocn" "recalloc" "reallocarray";
+            Reallocate: "realloc_aligned_at" "rezalloc_aligned_at" "new_realloc" "expand";
+            ReallocateProduct: "reallocn" "recalloc" "reallocarray" "new_reallocn";
+            ReallocateProduct: "recalloc_aligned" "recalloc_aligned_at" "aligned_recalloc";
+            ReallocateProduct: "aligned_offset_recalloc";
             ReallocateSecond: "heap_realloc" "heap_rezalloc" "heap_reallocf";
             ReallocateSecond: "heap_realloc_aligned" "heap_rezalloc_aligned";
-            ReallocateProductSecond: "heap_reallocn" "heap_recalloc";
+            ReallocateSecond: "heap_realloc_aligned_at" "heap_rezalloc_aligned_at";
+            ReallocateProductSecond: "heap_reallocn" "heap_recalloc" "heap_recalloc_aligned";
+            ReallocateProductSecond: "heap_recalloc_aligned_at";
             Free: "free" "cfree" "free_size" "free_size_aligned" "free_aligned";
         },
         inlining: Some(&ANY_INLINING),
@@ -397,374 +403,6 @@ pub static FAMILIES: [Family; 8] = [
         inlining: None,
     },
 ];
-
-/// A function with up to six arguments; additional ones are ignored.
-pub type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
-
-/// The argument registers in order, followed by the result register.
-type Registers = [usize; 7];
-
-/// The body of an intercepted function. Returns the value for the result register.
-type Body = extern "C" fn(&Registers, sp: u64, bp: u64, function: &Function) -> usize;
-
-/// An intercepted function. The stub at its entry passes it to [`entry`].
-#[repr(C)]
-pub struct Function {
-    /// The first field, because `entered` calls it.
-    body: Body,
-    /// The moved function, callable with the function's arguments.
-    pub moved: Moved,
-    /// Returns the size of a block, if the object's allocator has such a function.
-    pub usable: Option<extern "C" fn(Address, usize) -> usize>,
-    pub sizes: Sizes,
-    pub shape: Shape,
-    /// Its kind, for sites recorded by call.
-    pub kind: Call,
-}
-
-impl Function {
-    pub fn new(
-        name: &str,
-        moved: Moved,
-        usable: Option<extern "C" fn(Address, usize) -> usize>,
-        sizes: Sizes,
-        shape: Shape,
-    ) -> Function {
-        let body: Body = match shape {
-            Shape::AllocateOut => allocate_out,
-            Shape::Reallocate
-            | Shape::ReallocateFlags
-            | Shape::ReallocateProduct
-            | Shape::ReallocateSecond => reallocate,
-            Shape::ReallocateProductSecond
-            | Shape::ReallocateSecondFourth
-            | Shape::ReallocateThird
-            | Shape::ReallocateFourth
-            | Shape::Resize => long,
-            Shape::Free | Shape::FreeSecond | Shape::FreeSlow => free,
-            Shape::AllocateSlow => allocate_slow,
-            _ => allocate,
-        };
-        Function { body, moved, usable, sizes, shape, kind: shape.kind(name) }
-    }
-
-    fn call(&self, a: usize, b: usize, c: usize) -> usize {
-        (self.moved)(a, b, c, 0, 0, 0)
-    }
-
-    /// Returns the requested size, and the alignment in jemalloc's flags, if any.
-    fn request(&self, a: usize, b: usize, c: usize) -> (usize, u32) {
-        /// The logarithm of the alignment in jemalloc's flags.
-        const LG_ALIGN: usize = 63;
-        match self.shape {
-            Shape::Allocate | Shape::AllocateSlow | Shape::Free | Shape::FreeSlow => (a, 0),
-            Shape::AllocateSecond | Shape::FreeSecond | Shape::Reallocate => (b, 0),
-            Shape::AllocateProduct => (a.saturating_mul(b), 0),
-            Shape::AllocateFlags => (a, (b & LG_ALIGN) as u32),
-            Shape::AllocateOut => (c, 0),
-            Shape::ReallocateFlags => (b, (c & LG_ALIGN) as u32),
-            Shape::ReallocateProduct | Shape::AllocateProductSecond => (b.saturating_mul(c), 0),
-            Shape::ReallocateSecond => (c, 0),
-            // These need all arguments: see `long`.
-            Shape::ReallocateProductSecond
-            | Shape::ReallocateSecondFourth
-            | Shape::ReallocateThird
-            | Shape::ReallocateFourth
-            | Shape::Resize => (0, 0),
-        }
-    }
-
-    /// Returns the usable size of a new block.
-    fn usable(&self, block: Address, (size, lg_align): (usize, u32)) -> u64 {
-        match (self.usable, self.sizes) {
-            (Some(usable), _) => usable(block, 0) as u64,
-            (None, Sizes::Jemalloc) => {
-                let aligned = (size as u64).checked_next_multiple_of(1 << lg_align);
-                size_class(aligned.unwrap_or(size as u64))
-            }
-            (None, Sizes::Requested) => size as u64,
-        }
-    }
-}
-
-/// Returns jemalloc's size class for a request: four per power of two, at least 16 apart, and 8
-/// (`sz_s2u_compute` in jemalloc).
-fn size_class(size: u64) -> u64 {
-    const TINY: u64 = 8;
-    const QUANTUM_LG: u32 = 4;
-    const GROUP_LG: u32 = 2;
-    if size <= TINY {
-        return TINY;
-    }
-    let lg = (2 * size - 1).ilog2();
-    let step = lg.saturating_sub(GROUP_LG + 1).max(QUANTUM_LG);
-    size.checked_next_multiple_of(1 << step).unwrap_or(size)
-}
-
-/// Larger sizes are stored in pages, with this bit set.
-const IN_PAGES: u32 = 1 << 31;
-const PAGE_BITS: u32 = 12;
-
-/// Returns the number that stands for a size in the table.
-#[inline(always)]
-fn number_of(usable: u64) -> u32 {
-    let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
-    bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32).max(1)
-}
-
-/// Stores the size of a new block.
-pub fn keep_size(block: Address, usable: u64) {
-    store().sizes.put(block, number_of(usable));
-}
-
-/// Does the same with the lane's cache of the table.
-#[inline(always)]
-pub fn keep_size_in(lane: &mut LaneState, block: Address, usable: u64) {
-    match lane.size_leaves.word(block) {
-        Some(word) => word.store(number_of(usable), Relaxed),
-        None => keep_size_in_leaf(lane, block, usable),
-    }
-}
-
-#[inline(never)]
-fn keep_size_in_leaf(lane: &mut LaneState, block: Address, usable: u64) {
-    let sizes = &store().sizes;
-    if sizes.is_made() {
-        keep_size(block, usable);
-        lane.size_leaves.find(sizes, block);
-    }
-}
-
-/// Returns and removes the size of a block likewise; `None` if it was not recorded.
-#[inline(always)]
-pub fn take_size_in(lane: &mut LaneState, block: Address) -> Option<u64> {
-    match lane.size_leaves.word(block) {
-        Some(word) => bytes(take_word(word)),
-        None => take_size_in_leaf(lane, block),
-    }
-}
-
-#[inline(never)]
-fn take_size_in_leaf(lane: &mut LaneState, block: Address) -> Option<u64> {
-    let sizes = &store().sizes;
-    if !sizes.is_made() {
-        return None;
-    }
-    bytes(take_word(lane.size_leaves.find(sizes, block)?))
-}
-
-#[inline(always)]
-fn bytes(number: u32) -> Option<u64> {
-    let pages = (number & !IN_PAGES) as u64;
-    let bytes = if number & IN_PAGES != 0 { pages << PAGE_BITS } else { pages };
-    (number != 0).then_some(bytes)
-}
-
-/// Returns the size of a live block of any family.
-pub fn size_of(block: Address) -> Option<u64> {
-    let sizes = &store().sizes;
-    if !sizes.is_made() {
-        return None;
-    }
-    bytes(sizes.get(block as u64))
-}
-
-/// Returns and removes the size of a block; `None` if it was not recorded.
-pub fn take_size(block: Address) -> Option<u64> {
-    let sizes = &store().sizes;
-    if !sizes.is_made() {
-        return None;
-    }
-    bytes(sizes.take(block))
-}
-
-fn record_new(inside: &mut Inside, function: &Function, block: Address, request: (usize, u32)) {
-    inside.lane().gate.note_call(function.kind);
-    if block.is_null() {
-        return step::on_failed_alloc(inside);
-    }
-    inside.lane().count_call(function.kind);
-    let usable = function.usable(block, request);
-    keep_size(block, usable);
-    step::on_alloc_of_size(inside, block, (request.0 as u64).min(usable), usable);
-}
-
-extern "C" fn allocate(&[a, b, c, ..]: &Registers, sp: u64, bp: u64, function: &Function) -> usize {
-    let entry = Entry { sp, bp };
-    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-        return function.call(a, b, c);
-    };
-    let block = function.call(a, b, c);
-    record_new(&mut inside, function, block as Address, function.request(a, b, c));
-    block
-}
-
-/// Blocks of at least this size never take an inlined fast path, to be allocated or freed: those of
-/// jemalloc take blocks that share pages, which have at most 14 KiB, and 224 KiB with pages of
-/// 64 KiB.
-const ALWAYS_SLOW_BYTES: usize = 256 << 10;
-
-/// The slow path of an allocation. If no function of the allocator was entered before, the compiler
-/// inlined one: the allocations and frees of its fast path are unknown, so a recorded block could
-/// seem to stay live. Only blocks that never take the fast path are recorded.
-extern "C" fn allocate_slow(
-    &[size, b, c, ..]: &Registers,
-    sp: u64,
-    bp: u64,
-    function: &Function,
-) -> usize {
-    let entry = Entry { sp, bp };
-    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-        return function.call(size, b, c);
-    };
-    inlined::note();
-    let block = function.call(size, b, c);
-    if size >= ALWAYS_SLOW_BYTES {
-        record_new(&mut inside, function, block as Address, (size, 0));
-    }
-    block
-}
-
-extern "C" fn allocate_out(
-    &[a, b, c, ..]: &Registers,
-    sp: u64,
-    bp: u64,
-    function: &Function,
-) -> usize {
-    let entry = Entry { sp, bp };
-    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-        return function.call(a, b, c);
-    };
-    let status = function.call(a, b, c);
-    let block = match status as i32 {
-        // SAFETY: posix_memalign's contract: it succeeded, so the first argument points to the
-        // block.
-        0 => unsafe { *(a as *const Address) },
-        _ => NULL,
-    };
-    record_new(&mut inside, function, block, function.request(a, b, c));
-    status
-}
-
-extern "C" fn reallocate(
-    &[a, b, c, ..]: &Registers,
-    sp: u64,
-    bp: u64,
-    function: &Function,
-) -> usize {
-    let entry = Entry { sp, bp };
-    let old = if function.shape == Shape::ReallocateSecond { b } else { a } as Address;
-    let request = function.request(a, b, c);
-    change(old, request, entry, function, || function.call(a, b, c))
-}
-
-/// Resizes a block with `call`, usually moving it.
-#[inline(always)]
-fn change(
-    old: Address,
-    request: (usize, u32),
-    entry: Entry,
-    function: &Function,
-    call: impl FnOnce() -> usize,
-) -> usize {
-    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-        return reallocate_nested(old, call);
-    };
-    let Some(had) = take_size(old) else {
-        let block = call();
-        record_new(&mut inside, function, block as Address, request);
-        return block;
-    };
-    let moving = Moving::begin(&mut inside, old, had);
-    let result = call();
-    let block = result as Address;
-    if !block.is_null() {
-        let usable = function.usable(block, request);
-        keep_size(block, usable);
-        step::on_realloc(&mut inside, moving, block, request.0 as u64, usable);
-    } else if request.0 == 0 {
-        step::on_realloc_to_nothing(&mut inside, moving);
-    } else {
-        keep_size(old, had);
-        step::on_failed_realloc(&mut inside, moving);
-    }
-    result
-}
-
-/// A reallocation in a signal handler or in the allocator itself: the new block is not recorded.
-#[cold]
-fn reallocate_nested(old: Address, call: impl FnOnce() -> usize) -> usize {
-    let Some(had) = take_size(old) else {
-        return call();
-    };
-    let moving = MovingNested::begin(old, |_| had);
-    let block = call();
-    if block == 0 {
-        keep_size(old, had);
-    }
-    moving.end(block as Address);
-    block
-}
-
-extern "C" fn free(
-    &[a, b, c, .., result]: &Registers,
-    sp: u64,
-    bp: u64,
-    function: &Function,
-) -> usize {
-    let entry = Entry { sp, bp };
-    let block = if function.shape == Shape::FreeSecond { b } else { a } as Address;
-    // A block that was not recorded, or that an outer call has freed, counts nothing.
-    if let Some(usable) = take_size(block) {
-        if function.shape == Shape::FreeSlow {
-            inlined::note();
-        }
-        match Inside::enter::<Preload>(entry) {
-            Some(mut inside) => step::on_free_of_size(&mut inside, block, usable),
-            None => record::count_nested_free(block, || usable),
-        }
-    }
-    function.call(a, b, c);
-    result
-}
-
-/// Returns the target of the stubs of all functions.
-pub fn entry() -> u64 {
-    arch::family_entry!()
-}
-
-/// Functions with more than three arguments.
-extern "C" fn long(
-    &[a, b, c, d, e, f, _]: &Registers,
-    sp: u64,
-    bp: u64,
-    function: &Function,
-) -> usize {
-    let entry = Entry { sp, bp };
-    let call = || (function.moved)(a, b, c, d, e, f);
-    let (old, size) = match function.shape {
-        Shape::Resize => return resize(a as Address, b, entry, call),
-        Shape::ReallocateProductSecond => (b, c.saturating_mul(d)),
-        Shape::ReallocateSecondFourth => (b, d),
-        Shape::ReallocateFourth => (a, d),
-        _ => (a, c),
-    };
-    change(old as Address, (size, 0), entry, function, call)
-}
-
-/// Resizes a block in place with `call`, as far as possible; `call` returns the size.
-fn resize(block: Address, size: usize, entry: Entry, call: impl FnOnce() -> usize) -> usize {
-    let Some(mut inside) = Inside::enter::<Preload>(entry) else {
-        return call();
-    };
-    let before = size_of(block);
-    let after = call();
-    if let Some(before) = before.filter(|&before| before != after as u64) {
-        keep_size(block, after as u64);
-        step::on_resize(&mut inside, block, size as u64, before, after as u64);
-    }
-    after
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,8 @@
 
 use crate::intercept::{families, notice, outcome};
 use crate::{
-    Preload, allocator, attachment, exec, family, next_symbol, python_wrapping, route, statistics,
+    Preload, allocator, attachment, block_sizes, exec, next_symbol, python_wrapping, route,
+    statistics,
 };
 use heaptide_recorder::sys::front::{Front, Platform};
 use heaptide_recorder::sys::options::Options;
@@ -10,7 +11,7 @@ use heaptide_recorder::sys::options::Options;
 impl Front for Preload {
     const PLATFORM: Platform = Platform {
         find_function: |name| next_symbol::find(name).map_or(0, |found| found.address),
-        usable: |block| family::size_of(block).unwrap_or_else(|| allocator::usable(block)),
+        usable: |block| block_sizes::size_of(block).unwrap_or_else(|| allocator::usable(block)),
         is_wanted: || {
             attachment::is_wanted()
                 .unwrap_or_else(|| Options::get().is_some_and(Options::is_asked_for_or_preloaded))

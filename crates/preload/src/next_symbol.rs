@@ -160,6 +160,12 @@ pub fn object_before(name: &[u8]) -> Option<&'static LinkMap> {
     before.find(|map| wanted.look_up(map).is_some())
 }
 
+/// Returns whether an object is the C library.
+pub fn is_libc(object: &LinkMap) -> bool {
+    let file = file_name(object);
+    file.starts_with(b"libc.so") || file.starts_with(b"ld-musl-") || file.starts_with(b"libc.musl-")
+}
+
 /// Returns this library.
 pub fn own_object() -> Option<&'static LinkMap> {
     let me = own_dynamic();

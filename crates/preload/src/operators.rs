@@ -2,7 +2,7 @@
 //! ones.
 
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
-use crate::calls::{allocate, allocate_or, expect_retry, release};
+use crate::calls::{allocate, allocate_or, expect_retry, release, release_within};
 use crate::next_symbol::{Real, call_real, real};
 use heaptide_format::Call;
 use heaptide_recorder::event::inside::Entry;
@@ -115,9 +115,12 @@ pub extern "C" fn delete_body(
     bp: u64,
     real: &Real<extern "C" fn(Address, usize, usize)>,
 ) {
-    // Additional arguments are ignored.
-    release(block, Entry { sp, bp }, || match real.function() {
-        Some(delete) if !real.is_runtime() => delete(block, second, third),
-        _ => call_real!(REAL_FREE, (block), ()),
-    });
+    let entry = Entry { sp, bp };
+    match real.function() {
+        // Additional arguments are ignored.
+        Some(delete) if !real.is_runtime() => {
+            release_within(block, entry, || delete(block, second, third));
+        }
+        _ => release(block, entry, || call_real!(REAL_FREE, (block), ())),
+    }
 }

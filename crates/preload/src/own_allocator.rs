@@ -1,4 +1,4 @@
-//! The functions of the executable's own allocator, once they are intercepted: the locations of
+//! The functions of the process's allocator, once they are intercepted in place: the locations of
 //! their code, and the addresses to call.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -114,6 +114,13 @@ pub fn object() -> Option<&'static LinkMap> {
     // SAFETY: an entry of the loader's list, or null; the executable and objects loaded before this
     // library stay loaded.
     unsafe { OBJECT.load(Acquire).as_ref() }
+}
+
+/// Returns whether the function at an address is intercepted.
+pub fn is_intercepted(address: u64) -> bool {
+    INTERCEPTED.iter().any(|intercepted| {
+        intercepted.moved.load(Acquire) != 0 && intercepted.address.load(Relaxed) as u64 == address
+    })
 }
 
 /// Finds a function of the intercepted allocator by its zero-terminated name.

@@ -7,7 +7,7 @@
 
 use crate::Preload;
 use crate::allocator::Address;
-use crate::family::{keep_size, keep_size_in, take_size, take_size_in};
+use crate::block_sizes::{keep_size, keep_size_in, take_size, take_size_in};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};

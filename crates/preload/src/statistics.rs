@@ -2,21 +2,13 @@
 //! mimalloc. Nothing here waits for a lock of the allocator; see DESIGN.md.
 
 use crate::allocator::{self, is_glibc};
+use crate::family::Statistics;
 use crate::glibc_heap;
 use core::mem::transmute;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::sys::front::{HeapSource, HeapState};
 use heaptide_recorder::sys::loader::look_up;
-
-/// A statistics function of an allocator that stays loaded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Statistics {
-    /// `mallctl` of jemalloc, which is not called: it waits for locks.
-    Jemalloc,
-    /// `mi_process_info` of mimalloc.
-    Mimalloc,
-}
 
 /// The functions of an allocator with its own function names in the executable; 0: none.
 static IN_EXECUTABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];

@@ -46,10 +46,19 @@ pub(crate) fn reason(header: &FileHeader) -> Option<&'static str> {
     }
 }
 
+/// See [`NotIntercepted::Renamed`].
+const RENAMED: &str = "functions of the program's allocator with other names than those of the C \
+                       library (such as mi_malloc) could not be intercepted: what the program \
+                       allocates with them is not recorded";
+
 /// Returns why allocations with an allocator of the program's own are missing, if they are.
 pub(crate) fn other_allocator(image_flags: u32) -> Option<&'static str> {
+    let left = match NotIntercepted::of_family(image_flags) {
+        Some(NotIntercepted::Renamed) => RENAMED,
+        _ => "the program has its own allocator, which is not intercepted",
+    };
     let reasons = [
-        (IMAGE_FAMILY_LEFT, "the program has its own allocator, which is not intercepted"),
+        (IMAGE_FAMILY_LEFT, left),
         (
             IMAGE_FAMILY_INLINED,
             "the compiler inlined functions of the program's own allocator into their callers: \
@@ -75,7 +84,11 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         )
     });
     let family = (header.image_flags & IMAGE_FAMILY_LEFT != 0).then(|| {
-        let why = NotIntercepted::of_family(header.image_flags).map_or("", not_intercepted);
+        let reason = NotIntercepted::of_family(header.image_flags);
+        if reason == Some(NotIntercepted::Renamed) {
+            return RENAMED.to_owned();
+        }
+        let why = reason.map_or("", not_intercepted);
         let named = unknown(header).map_or_else(String::new, |names| format!(" ({names})"));
         format!("the program has its own allocator{named}{why}: its allocations are not recorded")
     });
@@ -179,6 +192,7 @@ fn not_intercepted(reason: NotIntercepted) -> &'static str {
             " in another namespace of the loader (dlmopen), which this C library does not list"
         }
         NotIntercepted::Unknown => ", whose functions are only known by their names",
+        NotIntercepted::Renamed => ", whose functions have other names than those of the C library",
         NotIntercepted::Processor => ", which cannot be intercepted on this kind of processor",
     }
 }

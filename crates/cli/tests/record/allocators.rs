@@ -1,6 +1,6 @@
 //! Exact numbers under other allocators: preloaded, linked, and part of the executable.
 
-use crate::harness::check_with;
+use crate::harness::{check_with, programs};
 use heaptide_fixtures::skips::skip;
 use std::path::Path;
 
@@ -119,4 +119,36 @@ fn mimalloc_linked() {
 fn extended_interface_of_jemalloc() {
     let Some(path) = library("libjemalloc") else { return };
     check_with("extended.c", "extended-jemalloc", &[&path], &[]);
+}
+
+/// Allocators of the process that are also called by names of their own.
+const RENAMED: [(&str, &str); 2] =
+    [("libmimalloc", "-DNAME=mi_"), ("libtcmalloc_minimal", "-DNAME=tc_")];
+
+#[test]
+fn own_names_of_the_allocator() {
+    for (allocator, name) in RENAMED {
+        let Some(path) = library(allocator) else { continue };
+        check_with("renamed.c", &format!("renamed-{allocator}"), &[&path, name], &[]);
+    }
+}
+
+/// The allocator is intercepted in place, since a pointer refers to another name of its `free`.
+#[test]
+fn names_of_the_c_library_beside_own_names() {
+    let pointer = programs().join("renamed_pointer.c");
+    let pointer = pointer.to_str().expect("a path in UTF-8");
+    for (allocator, name) in RENAMED {
+        let Some(path) = library(allocator) else { continue };
+        for program in PROGRAMS {
+            let variant = format!("{program}-renamed-{allocator}");
+            check_with(program, &variant, &[pointer, &path, name], &[]);
+        }
+    }
+}
+
+#[test]
+fn own_functions_of_mimalloc() {
+    let Some(path) = library("libmimalloc") else { return };
+    check_with("renamed_heaps.c", "renamed_heaps-mimalloc", &[&path], &[]);
 }

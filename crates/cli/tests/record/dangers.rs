@@ -131,7 +131,10 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 98] = [
+const ELSEWHERE: [&str; 101] = [
+    "renamed.c",
+    "renamed_pointer.c",
+    "renamed_heaps.c",
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",

@@ -7,7 +7,7 @@
 
 use super::outcome::{self, Note};
 use crate::attachment;
-use crate::next_symbol::{self, object_before};
+use crate::next_symbol::{self, is_libc, object_before};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr};
@@ -107,7 +107,7 @@ pub fn bind(map: &'static LinkMap, scope: &Scope) {
             is_left |= !pages.write(&import, hook as u64) && is_malloc;
         } else {
             // An allocator other than the C library's is intercepted itself.
-            is_left |= is_malloc && super::is_libc(definer);
+            is_left |= is_malloc && is_libc(definer);
         }
     });
     if is_left {

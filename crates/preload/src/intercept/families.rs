@@ -3,8 +3,9 @@
 
 use super::outcome::{self, Note};
 use super::search::Search;
-use super::{deep, is_libc, kept, openmp, patch, search};
-use crate::next_symbol;
+use super::{aliases, deep, kept, openmp, patch, search};
+use crate::next_symbol::{self, is_libc};
+use crate::own_allocator;
 use crate::statistics;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -172,8 +173,14 @@ fn look_at(map: &'static LinkMap, is_ours: bool, is_safe: bool) {
     if own.is_some_and(|own| core::ptr::eq(own, map)) {
         return;
     }
+    let is = |object: &LinkMap| core::ptr::eq(object, map);
     let search = if !defines(map, MALLOC) {
+        if is_ours {
+            aliases::note_late(map);
+        }
         search::named(map)
+    } else if own_allocator::object().is_some_and(is) {
+        search::of_process(map)
     } else if !is_ours || is_apart(map) {
         search::standard(map)
     } else {

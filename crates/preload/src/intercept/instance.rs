@@ -4,8 +4,9 @@ use super::island::Island;
 use super::kept;
 use super::outcome::{self, Note};
 use super::patch::{self, Patch, Refusal, write_all};
-use crate::family::{self, Family, Function, Moved, Shape};
-use crate::statistics::Statistics;
+use crate::family::{Family, Shape, Statistics};
+use crate::family_calls::{self, Function, Moved};
+use crate::own_allocator;
 use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
@@ -16,7 +17,7 @@ use heaptide_recorder::sys::options::Options;
 /// The most families in an object.
 pub const FAMILIES_MAX: usize = 4;
 /// The most functions of one family in an object.
-const FUNCTIONS_MAX: usize = 48;
+const FUNCTIONS_MAX: usize = 80;
 /// The longest prefix of names.
 const PREFIX_BYTES: usize = 24;
 
@@ -62,16 +63,26 @@ pub struct Instance {
     functions: [Option<Found>; FUNCTIONS_MAX],
     pub usable: u64,
     pub statistics: Option<(Statistics, u64)>,
+    /// Whether its functions are those of the process's allocator, some of which are intercepted by
+    /// the names of the C library.
+    pub is_of_process: bool,
+    /// Which functions the program may call.
+    pub needed: Which,
 }
 
 impl Instance {
     pub fn new(family: &'static Family, prefix: Prefix) -> Instance {
         let functions = [None; FUNCTIONS_MAX];
-        Instance { family, prefix, functions, usable: 0, statistics: None }
+        let (usable, statistics, is_of_process) = (0, None, false);
+        let needed = [true; FUNCTIONS_MAX];
+        Instance { family, prefix, functions, usable, statistics, is_of_process, needed }
     }
 
     /// Returns whether blocks can be allocated and freed.
     pub fn is_whole(&self) -> bool {
+        if self.is_of_process {
+            return self.has(|shape| !shape.is_slow_path());
+        }
         let allocates = |shape: Shape| shape != Shape::Free && !shape.is_slow_path();
         self.has(|shape| shape == Shape::Free) && self.has(allocates)
     }
@@ -101,12 +112,23 @@ impl Instance {
 
     /// Two names of one function share a jump, to the body of the first.
     pub fn add(&mut self, found: Found) {
+        if own_allocator::is_intercepted(found.code.address) {
+            self.is_of_process = true;
+            return;
+        }
         let same = |other: &Found| other.code.address == found.code.address;
         if self.functions.iter().flatten().any(same) {
             return;
         }
         if let Some(free) = self.functions.iter_mut().find(|place| place.is_none()) {
             *free = Some(found);
+        }
+    }
+
+    /// Notes that the program calls the function at an address.
+    pub fn need(&mut self, address: u64) {
+        for (place, needed) in self.functions.iter().zip(&mut self.needed) {
+            *needed |= place.is_some_and(|found| found.code.address == address);
         }
     }
 
@@ -117,13 +139,13 @@ impl Instance {
         if Options::known().is_none_or(|options| !options.intercept) {
             return Err(NotIntercepted::TurnedOff);
         }
-        let entry = family::entry();
+        let entry = family_calls::entry();
         if !is_safe {
             return Err(NotIntercepted::Threads);
         }
         let first = self.functions.iter().flatten().next().ok_or(NotIntercepted::Unmovable)?;
         let p = store();
-        if !p.sizes.is_made() {
+        if !self.is_of_process && !p.sizes.is_made() {
             p.sizes.create(p.scarce.load(Relaxed)).ok_or(NotIntercepted::Refused)?;
         }
         let mut island = Island::near(first.code.address).ok_or(NotIntercepted::Refused)?;
@@ -140,17 +162,22 @@ impl Instance {
             // SAFETY: no jump to it was written.
             unsafe { kept::release(island) };
         }
-        outcome
+        let renamed = |reason| if self.is_of_process { NotIntercepted::Renamed } else { reason };
+        outcome.map_err(renamed)
     }
 
     /// Records the outcome for the profile.
     pub fn note(&self, outcome: Result<Which, NotIntercepted>) {
-        let mut note = Note::new(self.functions[0].map_or(0, |first| first.code.address));
+        let first = self.functions.iter().flatten().next();
+        let mut note = Note::new(first.map_or(0, |first| first.code.address));
         note.add(self.prefix.text());
         if let Ok(which) = outcome {
-            let all = || self.functions.iter().flatten().zip(which).filter(|(_, is_done)| *is_done);
-            all().for_each(|(found, _)| note.add(found.name));
-            if !self.is_complete(all().any(|(found, _)| found.shape == Shape::AllocateSlow)) {
+            let done = || {
+                let all = self.functions.iter().zip(which);
+                all.filter_map(|(found, is_done)| found.filter(|_| is_done))
+            };
+            done().for_each(|found| note.add(found.name));
+            if !self.is_complete(done().any(|found| found.shape == Shape::AllocateSlow)) {
                 outcome::note_uncertain();
             }
         }
@@ -171,11 +198,15 @@ impl Instance {
         let usable = (self.usable != 0).then(|| unsafe {
             transmute::<u64, extern "C" fn(*mut u8, usize) -> usize>(self.usable)
         });
-        for (found, place) in self.functions.iter().flatten().zip(patches) {
+        for ((found, &is_needed), place) in self.functions.iter().zip(&self.needed).zip(patches) {
+            let Some(found) = found else { continue };
+            if self.is_of_process && found.shape.is_slow_path() {
+                continue; // all callers are in the object, and pass our hooks
+            }
             let patch = match Patch::plan(found.code, 0, island) {
                 Ok(patch) => patch,
                 Err(Refusal::Unmovable)
-                    if found.shape.only_allocates() || found.shape.is_slow_path() =>
+                    if !is_needed || found.shape.only_allocates() || found.shape.is_slow_path() =>
                 {
                     continue;
                 }
@@ -184,7 +215,11 @@ impl Instance {
             // SAFETY: as above; additional arguments are ignored.
             let moved = unsafe { transmute::<u64, Moved>(patch.moved) };
             let sizes = self.family.sizes;
-            let function = Function::new(found.name, moved, usable, sizes, found.shape);
+            let function = if self.is_of_process {
+                Function::of_process(found.name, moved, found.shape)
+            } else {
+                Function::new(found.name, moved, usable, sizes, found.shape)
+            };
             let function = kept::keep(function, island)?;
             let record = core::ptr::from_ref(function) as u64;
             patch.pass(record, entry);

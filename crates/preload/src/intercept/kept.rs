@@ -2,7 +2,7 @@
 //! stubs refer to.
 
 use super::island::Island;
-use crate::family::Function;
+use crate::family_calls::Function;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;

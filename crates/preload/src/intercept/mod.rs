@@ -1,14 +1,16 @@
 //! Interception in place: an allocator whose functions the loader finds before ours, usually that
-//! of an executable, is redirected to our hooks with a jump at the start of each function.
+//! of an executable, is redirected to our hooks with a jump at the start of each function; likewise
+//! an allocator behind ours whose functions the program also calls by other names (`mi_malloc`).
 //!
-//! Such an allocator is the only one of its process. The hooks work as usual; their real functions
-//! are those whose starts were moved. Code that finds our functions with `dlsym(RTLD_NEXT)`,
-//! possibly the allocator itself, expects those of the C library: ours jump there, and the hooks
-//! are entered through their own moved starts.
+//! Such an allocator is that of its process. The hooks work as usual; their real functions are
+//! those whose starts were moved. If the allocator precedes ours, code that finds our functions
+//! with `dlsym(RTLD_NEXT)`, possibly the allocator itself, expects those of the C library: ours
+//! jump there, and the hooks are entered through their own moved starts.
 //!
 //! If a command attached, the C library's allocator is intercepted as well, and its function that
 //! starts programs.
 
+mod aliases;
 pub mod deep;
 pub mod families;
 mod instance;
@@ -25,12 +27,12 @@ mod spawn;
 mod symbol_table;
 
 use crate::attachment;
-use crate::next_symbol::{self, find_behind};
+use crate::next_symbol::{self, find_behind, is_libc};
 use crate::own_allocator::{self, Duty, NAMES, Place};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
-use heaptide_recorder::sys::loader::{LinkMap, file_name, look_up, look_up_as_imported};
+use heaptide_recorder::sys::loader::{LinkMap, look_up, look_up_as_imported};
 use heaptide_recorder::sys::options::Options;
 use island::Island;
 use outcome::Note;
@@ -39,16 +41,20 @@ use patch::{Function, Patch, Refusal, write_all};
 /// Whether the decision was made. Children inherit it, like the code.
 static IS_DECIDED: AtomicBool = AtomicBool::new(false);
 
-/// Intercepts the allocator that precedes ours, if there is one, before the first event. Needs
-/// about 20 KiB of stack.
+/// Intercepts the allocator that precedes ours, or that the program calls by other names, if there
+/// is one, before the first event. Needs about 20 KiB of stack.
 pub fn prepare() {
     if IS_DECIDED.swap(true, Relaxed) {
         return;
     }
-    if let Some(object) = next_symbol::object_before(b"malloc\0") {
-        let (done, note) = intercept(object);
+    let before = next_symbol::object_before(b"malloc\0").map(|object| (object, Order::Before));
+    let renamed = || aliases::called_object().map(|object| (object, Order::Behind));
+    if let Some((object, order)) = before.or_else(renamed) {
+        let (done, note) = intercept(object, order);
         if attachment::is_attached() && is_libc(object) {
             outcome::note_libc(done);
+        } else if order == Order::Behind {
+            aliases::note(done, note);
         } else {
             outcome::note_malloc(done, note);
         }
@@ -58,26 +64,32 @@ pub fn prepare() {
     }
 }
 
-/// Returns whether an object is the C library.
-fn is_libc(object: &LinkMap) -> bool {
-    let file = file_name(object);
-    file.starts_with(b"libc.so") || file.starts_with(b"ld-musl-") || file.starts_with(b"libc.musl-")
-}
-
 /// Looks up a function of an allocator. The program refers to the C library's default versions.
 fn look_up_in(object: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {
     if is_libc(object) { look_up(object, name) } else { look_up_as_imported(object, name) }
 }
 
+/// Whether the loader finds the functions of an allocator before ours. If this library was loaded
+/// late, nothing finds ours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Before,
+    Behind,
+}
+
 /// Intercepts the allocator of an object, and returns its functions for the profile.
-fn intercept(object: &'static LinkMap) -> (Result<(), NotIntercepted>, Note) {
+fn intercept(object: &'static LinkMap, order: Order) -> (Result<(), NotIntercepted>, Note) {
     let malloc = look_up_in(object, b"malloc\0").map_or(0, |(address, _)| address as u64);
     let mut note = Note::new(malloc);
-    let done = intercept_all(object, &mut note);
+    let done = intercept_all(object, order, &mut note);
     (done, note)
 }
 
-fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotIntercepted> {
+fn intercept_all(
+    object: &'static LinkMap,
+    order: Order,
+    note: &mut Note,
+) -> Result<(), NotIntercepted> {
     if Options::known().is_some_and(|options| !options.intercept) {
         return Err(NotIntercepted::TurnedOff);
     }
@@ -92,7 +104,7 @@ fn intercept_all(object: &'static LinkMap, note: &mut Note) -> Result<(), NotInt
     let ours = look_up(own, b"malloc\0").ok_or(NotIntercepted::Unmovable)?.0;
     let near = |address: usize| Island::near(address as u64).ok_or(NotIntercepted::Refused);
     let mut plan = Plan { near: near(malloc)?, own: near(ours)?, entries: [None; NAMES.len()] };
-    let done = plan.make(object, own).and_then(|()| plan.carry_out());
+    let done = plan.make(object, own, order).and_then(|()| plan.carry_out());
     if done.is_err() {
         // SAFETY: no jump to them was written.
         unsafe {
@@ -134,16 +146,21 @@ struct Plan {
 }
 
 impl Plan {
-    fn make(&mut self, object: &LinkMap, own: &LinkMap) -> Result<(), NotIntercepted> {
+    fn make(
+        &mut self,
+        object: &LinkMap,
+        own: &LinkMap,
+        order: Order,
+    ) -> Result<(), NotIntercepted> {
+        // Calls of ours reach the hooks by themselves, or there are none.
+        let has_hooks_only = attachment::is_attached() || order == Order::Behind;
         for (index, name) in NAMES.iter().enumerate() {
             let theirs = look_up_in(object, name.symbol).map(function);
             let Some(hook) = look_up(own, name.symbol).map(function) else { continue };
-            // If this library was loaded late, nothing finds its functions.
-            let is_late = attachment::is_attached();
-            if theirs.is_none() && is_late {
+            if theirs.is_none() && has_hooks_only {
                 continue;
             }
-            let next = if is_late { None } else { find_behind(name.symbol) };
+            let next = if has_hooks_only { None } else { find_behind(name.symbol) };
             if theirs.is_none() && name.is_operator() && next.is_some_and(|next| next.runtime) {
                 continue; // it calls malloc
             }

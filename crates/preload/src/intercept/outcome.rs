@@ -110,15 +110,21 @@ pub fn note_uncertain() {
 /// Records the interception of an allocator with its own function names. The process has a profile.
 pub fn note_family(outcome: Result<(), NotIntercepted>, note: Note) {
     match outcome {
-        Ok(()) => FLAGS.fetch_or(IMAGE_FAMILY, Relaxed),
-        Err(reason) => {
-            FLAGS.fetch_and(!(15 << IMAGE_FAMILY_REASON_SHIFT), Relaxed);
-            let reason = (reason as u32) << IMAGE_FAMILY_REASON_SHIFT;
-            FLAGS.fetch_or(IMAGE_FAMILY_LEFT | reason, Relaxed)
+        Ok(()) => {
+            FLAGS.fetch_or(IMAGE_FAMILY, Relaxed);
+            keep(outcome, note);
         }
-    };
-    keep(outcome, note);
+        Err(reason) => note_left(reason, note),
+    }
     describe(store().header());
+}
+
+/// Records that functions of an allocator are not intercepted.
+pub fn note_left(reason: NotIntercepted, note: Note) {
+    FLAGS.fetch_and(!(15 << IMAGE_FAMILY_REASON_SHIFT), Relaxed);
+    let flags = IMAGE_FAMILY_LEFT | (reason as u32) << IMAGE_FAMILY_REASON_SHIFT;
+    FLAGS.fetch_or(flags, Relaxed);
+    keep(Err(reason), note);
 }
 
 /// Keeps a note, unless there is no space or an equal one, as for a library that is loaded again.

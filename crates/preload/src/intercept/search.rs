@@ -2,6 +2,7 @@
 //! known prefix; under any prefix, if functions prove which allocator it is; and under the names of
 //! the C library.
 
+use super::aliases;
 use super::instance::{FAMILIES_MAX, Found, Instance, Prefix};
 use super::patch::Function;
 use super::shapes::Shapes;
@@ -60,6 +61,27 @@ pub fn named(map: &LinkMap) -> Search {
         search.found.iter_mut().flatten().for_each(|instance| note(instance, name, code));
     });
     search
+}
+
+/// Searches the object of the process's allocator for functions with other names, once those with
+/// the names of the C library are intercepted.
+pub fn of_process(map: &LinkMap) -> Search {
+    let mut search = named(map);
+    for place in &mut search.found {
+        // The sizes of blocks of another allocator would be asked from that of the process.
+        if place.as_ref().is_some_and(|instance| !instance.is_of_process) {
+            *place = None;
+        }
+        // Calls within an executable cannot be known.
+        if let Some(instance) = place
+            && !map.path().is_empty()
+        {
+            instance.needed = [false; _];
+            let prefix = instance.prefix;
+            aliases::each_import(map, prefix.text(), |address| instance.need(address));
+        }
+    }
+    Search { unknown: Shapes::NONE, ..search }
 }
 
 /// Searches the exported functions of an object for an allocator with the C library's names.

@@ -170,6 +170,11 @@ pub struct UnboundImport {
 }
 
 impl UnboundImport {
+    /// Returns the name with a zero byte at its end.
+    pub fn name(&self) -> &'static [u8] {
+        self.name.to_bytes_with_nul()
+    }
+
     /// Returns whether the function has this name, which ends with a zero byte.
     pub fn is_of(&self, name: &[u8]) -> bool {
         self.name.to_bytes_with_nul() == name

@@ -1,0 +1,85 @@
+//! The table of the sizes of live blocks of families and of Python's allocators: many programs
+//! contain no function that returns them, because the linker removes unused functions.
+
+use crate::allocator::Address;
+use core::sync::atomic::Ordering::Relaxed;
+use heaptide_recorder::event::lane::LaneState;
+use heaptide_recorder::store::shadow::take_word;
+use heaptide_recorder::store::shared::store;
+
+/// Larger sizes are stored in pages, with this bit set.
+const IN_PAGES: u32 = 1 << 31;
+const PAGE_BITS: u32 = 12;
+
+/// Returns the number that stands for a size in the table.
+#[inline(always)]
+fn number_of(usable: u64) -> u32 {
+    let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
+    bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32).max(1)
+}
+
+/// Stores the size of a new block.
+pub fn keep_size(block: Address, usable: u64) {
+    store().sizes.put(block, number_of(usable));
+}
+
+/// Does the same with the lane's cache of the table.
+#[inline(always)]
+pub fn keep_size_in(lane: &mut LaneState, block: Address, usable: u64) {
+    match lane.size_leaves.word(block) {
+        Some(word) => word.store(number_of(usable), Relaxed),
+        None => keep_size_in_leaf(lane, block, usable),
+    }
+}
+
+#[inline(never)]
+fn keep_size_in_leaf(lane: &mut LaneState, block: Address, usable: u64) {
+    let sizes = &store().sizes;
+    if sizes.is_made() {
+        keep_size(block, usable);
+        lane.size_leaves.find(sizes, block);
+    }
+}
+
+/// Returns and removes the size of a block likewise; `None` if it was not recorded.
+#[inline(always)]
+pub fn take_size_in(lane: &mut LaneState, block: Address) -> Option<u64> {
+    match lane.size_leaves.word(block) {
+        Some(word) => bytes(take_word(word)),
+        None => take_size_in_leaf(lane, block),
+    }
+}
+
+#[inline(never)]
+fn take_size_in_leaf(lane: &mut LaneState, block: Address) -> Option<u64> {
+    let sizes = &store().sizes;
+    if !sizes.is_made() {
+        return None;
+    }
+    bytes(take_word(lane.size_leaves.find(sizes, block)?))
+}
+
+#[inline(always)]
+fn bytes(number: u32) -> Option<u64> {
+    let pages = (number & !IN_PAGES) as u64;
+    let bytes = if number & IN_PAGES != 0 { pages << PAGE_BITS } else { pages };
+    (number != 0).then_some(bytes)
+}
+
+/// Returns the size of a live block of any family.
+pub fn size_of(block: Address) -> Option<u64> {
+    let sizes = &store().sizes;
+    if !sizes.is_made() {
+        return None;
+    }
+    bytes(sizes.get(block as u64))
+}
+
+/// Returns and removes the size of a block; `None` if it was not recorded.
+pub fn take_size(block: Address) -> Option<u64> {
+    let sizes = &store().sizes;
+    if !sizes.is_made() {
+        return None;
+    }
+    bytes(sizes.take(block))
+}
