@@ -172,6 +172,9 @@ fn sum_where(report: &Value, measure: &str, wanted: impl Fn(&[&str]) -> bool) ->
         let stack: Vec<&str> = frames(process, site).into_iter().map(function).collect();
         wanted(&stack)
     });
+    if measure == "sites" {
+        return chosen.count() as i128;
+    }
     combine(chosen.map(|(_, site)| counted(site, measure)), measure)
 }
 

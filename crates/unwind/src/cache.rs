@@ -3,6 +3,7 @@
 
 use crate::Rule;
 use crate::atomic::{AtomicU64, Ordering};
+use crate::kept::ADDRESS;
 
 /// One entry. It is free while `key` is 0; its rule is valid once `rule` is not 0.
 #[derive(Debug)]
@@ -81,11 +82,11 @@ pub fn insert(slots: &[Slot], pc: u64, rule: Rule) -> Inserted {
     Inserted::Full
 }
 
-/// Removes the rules of all pcs in `start..end`, whose code was unloaded. The pcs keep their slots
-/// and can get new rules.
+/// Removes the rules of all pcs in `start..end`, whose code was unloaded, with any flags of
+/// callers. The pcs keep their slots and can get new rules.
 pub fn forget(slots: &[Slot], start: u64, end: u64) {
     for slot in slots {
-        if (start..end).contains(&slot.key.load(Ordering::Relaxed)) {
+        if (start..end).contains(&(slot.key.load(Ordering::Relaxed) & ADDRESS)) {
             slot.rule.store(0, Ordering::Release);
         }
     }

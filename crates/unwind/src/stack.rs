@@ -44,6 +44,9 @@ pub trait Machine {
     fn enter(&mut self, sp: u64) -> bool;
     /// Returns the rule for a return address, or for an exact pc.
     fn rule(&mut self, pc: u64, exact: bool) -> Rule;
+    /// Returns whether a call can return to this address, which code without a rule led to.
+    /// `is_outermost`: the frame there has no frame pointer to follow.
+    fn is_return_address(&mut self, pc: u64, is_outermost: bool) -> bool;
     /// Returns the child of a stack-tree node, or `parent` itself if it could not be stored.
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32;
     /// Returns the node that is the parent of stacks with truncated outer frames.
@@ -444,6 +447,13 @@ impl Stack<'_> {
             if matches!(cfa, Cfa::SpDeref(..) | Cfa::BpDeref(..)) {
                 self.scratch[new - 1].flags |= UNPROVEN;
             }
+        }
+        // rbp may be anything in code without a rule.
+        let (word, bp) = next.as_ref().map_or((0, 0), |next| (next.word & ADDRESS, next.bp));
+        if step == Step::FramePointer && word != 0 && !machine.is_return_address(word, bp == 0) {
+            machine.ended(Early::NoRule);
+            self.scratch[new - 1].flags |= UNPROVEN;
+            return None;
         }
         next
     }

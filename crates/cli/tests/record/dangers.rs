@@ -113,6 +113,7 @@ dangers! {
     fifty_thousand_frames "deepest.c"
     frame_shapes "frames.c"
     hand_written_frames "asm_frames.c"
+    frames_that_only_seem_to_be "guessed_frames.c"
     wide_node "wide.cpp"
     tail_calls "tail_calls.c"
     known_lifetimes "trace_lifetimes.c"

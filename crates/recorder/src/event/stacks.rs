@@ -44,6 +44,13 @@ const NODE_MARKED: u32 = 1 << 30;
 const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 /// A bit of the key of a rule: the pc is exact.
 const EXACT_KEY: u64 = 1 << 63;
+/// Likewise: the entry is one of these steps, or another one.
+const CALL_KEY: u64 = 1 << 62;
+/// The pc is behind a call.
+const BEHIND_CALL: Step = Step::FramePointer;
+/// The pc is behind a `nop`, which runtimes put before the code to which their outermost functions
+/// return (`goexit` of Go).
+const BEHIND_NOP: Step = Step::End;
 
 /// Set once some thread ran on a stack that libc did not allocate. From then on unmapped memory may
 /// have been a stack.
@@ -429,6 +436,20 @@ impl Machine for Guest<'_> {
         }
     }
 
+    /// Generated code may have return addresses that are not behind a call.
+    fn is_return_address(&mut self, pc: u64, is_outermost: bool) -> bool {
+        let rule = self.rule(pc, false);
+        if rule.module() == 0 || rule.step() == Step::Signal {
+            return rule.step() != Step::Unknown;
+        }
+        let known = cache::get(self.rules, pc | CALL_KEY);
+        match known.map_or_else(|| before(pc, rule.module()), Rule::step) {
+            BEHIND_CALL => true,
+            BEHIND_NOP => is_outermost,
+            _ => false,
+        }
+    }
+
     #[inline(always)]
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
         self.flagged(parent, key, if exact { NODE_EXACT_PC } else { 0 })
@@ -525,6 +546,26 @@ fn without_table(pc: u64) -> Step {
         return Step::Signal;
     }
     Step::FramePointer
+}
+
+/// Returns what is before a pc in a module, see [`CALL_KEY`], and stores it; a call if the code
+/// cannot be read.
+#[cold]
+#[inline(never)]
+fn before(pc: u64, module: u16) -> Step {
+    if !confined::may_call() {
+        return BEHIND_CALL;
+    }
+    let mut code = [0; arch::CALL_BYTES];
+    let step = match kernel::try_read_own(pc.wrapping_sub(code.len() as u64), &mut code) {
+        Ok(bytes) if bytes < code.len() => Step::Unknown,
+        Ok(_) if arch::ends_with_call(&code) => BEHIND_CALL,
+        Ok(_) if code.ends_with(arch::NOP) => BEHIND_NOP,
+        Ok(_) | Err(kernel::EFAULT) => Step::Unknown,
+        Err(_) => BEHIND_CALL,
+    };
+    rules::keep_rule(store(), pc | CALL_KEY, Rule::new(step, module));
+    step
 }
 
 /// Returns the step of generated code. Functions of CPython's `-X perf` keep no frame pointer; all

@@ -157,6 +157,10 @@ impl Machine for WithoutOwn<'_> {
         self.guest.rule(pc, exact)
     }
 
+    fn is_return_address(&mut self, pc: u64, is_outermost: bool) -> bool {
+        self.guest.is_return_address(pc, is_outermost)
+    }
+
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
         if self.own_module != 0 && key >> ADDRESS_BITS == self.own_module {
             return parent;

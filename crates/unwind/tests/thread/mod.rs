@@ -158,6 +158,10 @@ impl<W: World> Machine for Guest<'_, W> {
         self.world.rule(pc, exact)
     }
 
+    fn is_return_address(&mut self, pc: u64, _: bool) -> bool {
+        self.world.rule(pc, false).module() != 0
+    }
+
     fn child(&mut self, parent: u32, key: u64, exact: bool) -> u32 {
         self.tree.child(parent, key, exact)
     }

@@ -361,6 +361,19 @@ pub fn is_signal_return(behind: &[u8]) -> bool {
     behind.starts_with(&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4])
 }
 
+/// Bytes of a call.
+pub const CALL_BYTES: usize = 4;
+/// An instruction without effect.
+pub const NOP: &[u8] = &[0x1f, 0x20, 0x03, 0xd5];
+
+/// Returns whether an instruction is a call: `bl`, `blr`, or `blr` with authentication.
+pub fn ends_with_call(code: &[u8; CALL_BYTES]) -> bool {
+    let word = u32::from_le_bytes(*code);
+    let is_direct = word & 0xfc00_0000 == 0x9400_0000;
+    let is_indirect = word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800;
+    is_direct || is_indirect
+}
+
 /// Returns whether the code around a return address is a function of CPython's `-X perf` that keeps
 /// no frame pointer. On aarch64 they keep it.
 pub fn is_trampoline_of_python(_: &[u8], _: &[u8]) -> bool {

@@ -324,10 +324,70 @@ pub fn is_signal_return(behind: &[u8]) -> bool {
     behind.starts_with(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05])
 }
 
+/// Bytes of the longest call.
+pub const CALL_BYTES: usize = 7;
+/// The shortest instruction without effect.
+pub const NOP: &[u8] = &[0x90];
+
+/// Returns whether code ends with a call: `call rel32`, or `call r/m64` with any operand.
+pub fn ends_with_call(code: &[u8; CALL_BYTES]) -> bool {
+    const RELATIVE: u8 = 0xe8;
+    let is_indirect = |start: usize| code.get(start..).is_some_and(is_indirect_call);
+    code[CALL_BYTES - 5] == RELATIVE || (0..CALL_BYTES - 1).any(is_indirect)
+}
+
+/// Returns whether this is one whole instruction `call r/m64` without prefixes.
+fn is_indirect_call(code: &[u8]) -> bool {
+    let &[0xff, operand, ref rest @ ..] = code else { return false };
+    let (mode, register) = (operand >> 6, operand & 7);
+    let has_index = mode != 3 && register == 4;
+    let base = if has_index { rest.first().map_or(0, |index| index & 7) } else { register };
+    let displacement = match mode {
+        0 if base == 5 => 4,
+        0 | 3 => 0,
+        1 => 1,
+        _ => 4,
+    };
+    operand >> 3 & 7 == 2 && rest.len() == usize::from(has_index) + displacement
+}
+
 /// Returns whether the code around a return address is a function of CPython's `-X perf`, which
 /// keeps no frame pointer.
 pub fn is_trampoline_of_python(before: &[u8], behind: &[u8]) -> bool {
     // sub $8, %rsp; call *%rcx; add $8, %rsp; ret
     before.ends_with(&[0x48, 0x83, 0xec, 8, 0xff, 0xd1])
         && behind.starts_with(&[0x48, 0x83, 0xc4, 8, 0xc3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_all_forms_are_recognised() {
+        let calls: [&[u8]; 8] = [
+            &[0xe8, 1, 2, 3, 4],             // call rel32
+            &[0xff, 0xd0],                   // call *%rax
+            &[0x41, 0xff, 0xd4],             // call *%r12
+            &[0xff, 0x50, 0x18],             // call *0x18(%rax)
+            &[0xff, 0x54, 0x24, 8],          // call *8(%rsp)
+            &[0xff, 0x15, 1, 2, 3, 4],       // call *disp32(%rip)
+            &[0xff, 0x94, 0x24, 1, 2, 3, 4], // call *disp32(%rsp)
+            &[0xff, 0x14, 0xc5, 1, 2, 3, 4], // call *disp32(,%rax,8)
+        ];
+        let others: [&[u8]; 5] = [
+            &[0xe9, 1, 2, 3, 4],       // jmp rel32
+            &[0xff, 0xe0],             // jmp *%rax
+            &[0xff, 0x50, 0x18, 0x90], // a call and nop
+            &[0xff, 0x15, 1, 2, 3],    // a part of a call
+            &[],
+        ];
+        let ends = |code: &[u8]| {
+            let mut before = [0x90; CALL_BYTES];
+            before[CALL_BYTES - code.len()..].copy_from_slice(code);
+            ends_with_call(&before)
+        };
+        assert!(calls.into_iter().all(ends));
+        assert!(!others.into_iter().any(ends));
+    }
 }
