@@ -96,10 +96,14 @@ impl Functions {
             known().is_runtime(m.file_name())
                 || has_python && EXTENSIONS.iter().any(|part| m.path.contains(part))
         };
-        let runtimes: Vec<bool> = process.tables.modules.iter().map(is_runtime).collect();
+        let kind = |module: &Module| Code {
+            is_runtime: is_runtime(module),
+            is_library: known().is_library(module.file_name()),
+        };
+        let kinds: Vec<Code> = process.tables.modules.iter().map(kind).collect();
         let role = |frame: &FrameId| {
             let frame = &process.tables.frames[frame.0 as usize];
-            role_of(frame, frame.module.is_some_and(|module| runtimes[module.0 as usize]))
+            role_of(frame, frame.module.map(|module| kinds[module.0 as usize]))
         };
         let roles = threads::in_parts(self.len(), |part| -> Vec<Role> {
             self.first_frame[part].iter().map(role).collect()
@@ -145,8 +149,17 @@ fn is_of_rust_library(frame: &Frame) -> bool {
     file.is_some_and(|file| file.contains("/library/"))
 }
 
-/// Returns the role of a frame's function; `in_runtime` states whether its module is a runtime.
-fn role_of(frame: &Frame, in_runtime: bool) -> Role {
+/// The kind of a module's code.
+#[derive(Clone, Copy)]
+struct Code {
+    /// It executes a program.
+    is_runtime: bool,
+    /// Its functions without names allocate for their callers.
+    is_library: bool,
+}
+
+/// Returns the role of the function of a frame in this code; `None`: in no module.
+fn role_of(frame: &Frame, code: Option<Code>) -> Role {
     if frame.code == CodeKind::Python {
         let (function, file) = (frame.function.as_deref(), frame.file.as_deref());
         return known().python_role(function.unwrap_or_default(), file.unwrap_or_default());
@@ -158,9 +171,10 @@ fn role_of(frame: &Frame, in_runtime: bool) -> Role {
             Role::Owner if is_of_rust_library(frame) => Role::Container,
             role => role,
         },
-        // Code that a runtime compiled, without a name: its callers are more informative.
-        None if frame.module.is_none() => Role::Container,
+        // The callers of code without a name that a runtime compiled, or of a standard library, are
+        // more informative.
+        None if code.is_none_or(|code| code.is_library) => Role::Container,
         None => Role::Owner,
     };
-    by_name.in_runtime(in_runtime)
+    by_name.in_runtime(code.is_some_and(|code| code.is_runtime))
 }

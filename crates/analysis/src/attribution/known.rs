@@ -50,6 +50,7 @@ pub struct Known {
     last_whole: FxHashMap<&'static str, Role>,
     last: Vec<Pattern>,
     modules: Vec<&'static str>,
+    libraries: Vec<&'static str>,
     packages: Vec<&'static str>,
 }
 
@@ -85,6 +86,7 @@ impl Known {
             "runtime" => Role::Runtime,
             "starter" => Role::Starter,
             "package" => return self.packages.push(text),
+            "library" => return self.libraries.push(text),
             _ => return self.modules.push(text),
         };
         match (text.strip_prefix("last "), text.contains('*')) {
@@ -144,6 +146,12 @@ impl Known {
     /// ```
     pub fn is_runtime(&self, file_name: &str) -> bool {
         self.modules.iter().any(|pattern| matches(pattern, file_name))
+    }
+
+    /// Returns whether functions of a file that have no names allocate for their callers: those of
+    /// the standard libraries of C, C++ and Rust.
+    pub fn is_library(&self, file_name: &str) -> bool {
+        self.libraries.iter().any(|pattern| matches(pattern, file_name))
     }
 
     /// Returns the role of a Python function, according to its name and the path of its file. A
@@ -213,8 +221,15 @@ mod tests {
         let text = include_str!("functions.txt");
         let is_section = |line: &&str| line.starts_with('[') && line.ends_with(']');
         let sections: Vec<&str> = text.lines().filter(is_section).collect();
-        let expected =
-            ["[wrapper]", "[container]", "[runtime]", "[starter]", "[module]", "[package]"];
+        let expected = [
+            "[wrapper]",
+            "[container]",
+            "[runtime]",
+            "[starter]",
+            "[module]",
+            "[library]",
+            "[package]",
+        ];
         assert_eq!(sections, expected);
         let mut seen = std::collections::HashSet::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

@@ -12,10 +12,13 @@ const RUST: [&str; 4] = ["core", "alloc", "std", "hashbrown"];
 /// assert_eq!(qualified(&format!("void {push}(int&&) const")), push);
 /// assert_eq!(qualified("(anonymous namespace)::parse(int)"), "(anonymous namespace)::parse");
 /// assert_eq!(qualified("operator new(unsigned long)"), "operator new");
+/// assert_eq!(qualified("decltype(auto) std::apply<F>(F&&)"), "std::apply<F>");
+/// assert_eq!(qualified("decltype ((f)({parm#1})) std::call<F>(F)"), "std::call<F>");
 /// assert_eq!(qualified("<(A, B) as app::Read>::read"), "<(A, B) as app::Read>::read");
 /// ```
 pub fn qualified(name: &str) -> &str {
     const ANONYMOUS: &str = "(anonymous namespace)";
+    const DECLTYPE: &str = "decltype";
     let (mut depth, mut start, mut at) = (0usize, 0, 0);
     let bytes = name.as_bytes();
     while let Some(&byte) = bytes.get(at) {
@@ -25,7 +28,9 @@ pub fn qualified(name: &str) -> &str {
             b'>' if at > 0 && bytes[at - 1] == b'-' => {} // `->`
             b'>' | b'}' | b']' => depth = depth.saturating_sub(1),
             b'(' if rest.starts_with(ANONYMOUS.as_bytes()) => at += ANONYMOUS.len() - 1,
-            b'(' if depth == 0 && at > start => return &name[start..at],
+            b'(' if depth == 0 && at > start && &name[start..at] != DECLTYPE => {
+                return &name[start..at];
+            }
             b'(' => depth += 1,
             b')' => depth = depth.saturating_sub(1),
             b' ' if depth == 0 => start = at + 1,

@@ -176,6 +176,21 @@ mod tests {
         assert_eq!(process.label(owner), "main");
     }
 
+    /// `new_delete_resource()` of libstdc++ owned the arenas of a program.
+    #[test]
+    fn functions_without_names_in_the_library_of_cpp_own_nothing() {
+        let mut process = with_stacks(&["main;reserve;do_allocate;malloc"]);
+        let libc = process.tables.modules.iter().position(|m| m.file_name() == "libc.so");
+        let library = ModuleId(libc.expect("a module") as u32);
+        process.tables.modules[library.0 as usize].path = "/usr/lib/libstdc++.so.6".into();
+        let inner = |frame: &&mut Frame| frame.function.as_deref() == Some("do_allocate");
+        let frame = process.tables.frames.iter_mut().find(inner).expect("its frame");
+        (frame.function, frame.module) = (None, Some(library));
+        let innermost = StackId(process.tables.stacks.len() as u32 - 1);
+        let owner = Owners::of(&process).frame(&process, innermost).expect("an owner");
+        assert_eq!(process.label(owner), "reserve");
+    }
+
     #[test]
     fn where_all_are_a_runtime_the_innermost_of_it_owns() {
         assert_eq!(owner(&[Starter, Runtime, Runtime, Container, Wrapper]), 3);
