@@ -26,6 +26,10 @@ const LAST_QUARTER_MIN: u64 = 8;
 /// sample is live.
 const BEFORE_LAST_PERCENT_MAX: u64 = 97;
 
+/// The maximal number of frees of blocks whose allocation was not recorded, in percent of blocks
+/// at peak.
+const UNMATCHED_PERCENT_MAX: u64 = 1;
+
 /// The growth of a process until the end of its work.
 #[derive(Clone, Debug)]
 pub struct SteadyGrowth {
@@ -42,7 +46,14 @@ pub struct SteadyGrowth {
 impl SteadyGrowth {
     /// Returns the growth of a process whose work takes at least `run_min_ns`, if it is as steady
     /// as in a process whose memory has no bound.
+    ///
+    /// If blocks were freed whose allocation was not recorded, as after attaching, new blocks may
+    /// have taken the place of older ones.
     pub fn of(process: &Process, run_min_ns: u64) -> Option<SteadyGrowth> {
+        let unmatched = process.completeness.unmatched_frees;
+        if unmatched > process.totals.at_peak_blocks / 100 * UNMATCHED_PERCENT_MAX {
+            return None;
+        }
         let samples = &process.time.samples;
         let highest = samples.iter().map(|sample| sample.live_bytes).max()?;
         let end_ns = last_time_above(process, highest / 100 * AT_WORK_PERCENT_MIN)?;
@@ -62,9 +73,27 @@ impl SteadyGrowth {
         }
     }
 
-    /// Returns the bytes by which live memory grew, without the first part of the run.
+    /// Returns the least live bytes of the second part of the run, when the program has its data,
+    /// and those of the last part.
+    pub fn ends(&self) -> (u64, u64) {
+        (self.floors[1], self.floors[PARTS - 1])
+    }
+
+    /// Returns the bytes by which live memory grew between these parts.
     pub fn bytes(&self) -> u64 {
-        self.floors[PARTS - 1].saturating_sub(self.floors[1])
+        let (from, to) = self.ends();
+        to.saturating_sub(from)
+    }
+
+    /// Returns the time between these parts, in nanoseconds.
+    pub fn time_ns(&self) -> u64 {
+        self.end_ns / PARTS as u64 * (PARTS as u64 - 2)
+    }
+
+    /// Returns the bytes by which live memory grew per second.
+    pub fn bytes_per_second(&self) -> u64 {
+        let growth = u128::from(self.bytes()) * 1_000_000_000;
+        (growth / u128::from(self.time_ns().max(1))) as u64
     }
 
     fn is_steady(&self) -> bool {

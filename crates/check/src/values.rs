@@ -97,7 +97,7 @@ impl<'a> Measured<'a> {
         let accounts = self.process.time.accounts.iter();
         let total = accounts.map(|account| account.most_resident_bytes).max().unwrap_or(0);
         if total == 0 {
-            return Err("resident memory was not recorded; record without --no-accounts".to_owned());
+            return Err("resident memory was not recorded; `heaptide memory` shows why".to_owned());
         }
         let owners = match self.process.mode {
             Mode::Counters => BTreeMap::new(),

@@ -52,9 +52,13 @@ impl Control {
         };
         match action {
             Action::On | Action::Off => {
-                self.turn(matches!(action, Action::On))?;
+                // A mark that the program puts later has the time of the request.
+                let answer = self.turn(matches!(action, Action::On))?;
                 let is = status::on_or_off(&self.header()?);
-                Ok(Outcome { done: format!("pid {pid}: recording {is}\n"), later: None })
+                let later = (answer == Answer::Behind).then(|| {
+                    format!("pid {pid}: an earlier request is pending; this one has no mark")
+                });
+                Ok(Outcome { done: format!("pid {pid}: recording {is}\n"), later })
             }
             Action::Snapshot(name) => {
                 // The copy contains its name and time, so only the mark of the program can come

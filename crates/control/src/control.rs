@@ -142,10 +142,16 @@ impl Control {
         &self.running
     }
 
-    /// Enables or disables recording, effective at the program's next allocation.
-    pub fn turn(&self, on: bool) -> Result<(), Error> {
-        let locked = self.lock()?;
-        locked.set(offset_of!(FileHeader, command_off), !on)
+    /// Enables or disables recording, effective at the program's next allocation, and requests a
+    /// mark of that. Returns the answer to this request.
+    pub fn turn(&self, on: bool) -> Result<Answer, Error> {
+        let (locked, now_ns) = (self.lock()?, self.now_ns());
+        let was_on = self.header()?.command_off == 0;
+        locked.set(offset_of!(FileHeader, command_off), !on)?;
+        if was_on == on {
+            return Ok(Answer::Done);
+        }
+        locked.request(Request::Turned, on.into(), "", now_ns, Wait::Briefly)
     }
 
     /// Has the program take no more accounts of memory.

@@ -48,4 +48,6 @@ pub enum Request {
     /// Only in the header of a snapshot: it was not requested, but taken at an interval or by a
     /// trigger.
     AutomaticSnapshot = 6,
+    /// Record that a command turned recording on (1) or off (0).
+    Turned = 7,
 }

@@ -66,6 +66,7 @@ fn finding(material: &Material, growth: &SteadyGrowth) -> Option<Finding> {
         ALL_PERCENT.. => "all".to_owned(),
         percent => format!("at least {percent} %"),
     };
+    let (from, to) = growth.ends();
     Some(Finding {
         rule: RULE.name,
         what: format!(
@@ -76,9 +77,9 @@ fn finding(material: &Material, growth: &SteadyGrowth) -> Option<Finding> {
             format!(
                 "live bytes of the process grew from {} to {} in {}, at a similar rate until the \
                  end; {part} of it is held by blocks of this function",
-                bytes(growth.floors[0]),
-                bytes(growth.highest),
-                duration(growth.end_ns),
+                bytes(from),
+                bytes(to),
+                duration(growth.time_ns()),
             ),
             format!(
                 "{} of the {} blocks that it allocated are live at peak; {}",

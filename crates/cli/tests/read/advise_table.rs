@@ -193,7 +193,6 @@ const SENTENCES: &[(&str, &[&str])] = &[
             "`ResponseCache::put(unsigned long)` (advise_service.cpp:32) holds 16.",
             " of peak usage (16.6 MiB after ",
             "freed before exit. Live memory grew from ",
-            " to 16.",
             " per second.",
         ],
     ),

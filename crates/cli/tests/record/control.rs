@@ -43,6 +43,7 @@ fn off_and_on_from_outside() {
     let report = guest.end();
     assert_eq!((allocations(&report, "small"), allocations(&report, "large")), (10, 5));
     assert_eq!(evaluate(&report, "function:small", "frees"), 10);
+    assert_eq!((evaluate(&report, "off", "count"), evaluate(&report, "on", "count")), (1, 1));
 }
 
 #[test]

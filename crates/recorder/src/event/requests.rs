@@ -79,6 +79,10 @@ fn perform(lane: &mut LaneState) {
             marks::reset(lane);
         }
         k if k == Request::Flush as u32 => flush(lane),
+        k if k == Request::Turned as u32 => {
+            let kind = if value == 0 { MarkKind::Off } else { MarkKind::On };
+            marks::mark_at(store(), time, b"", kind, u32::MAX, 0);
+        }
         k if k == Request::Threshold as u32 => {
             threshold(value & !REQUEST_BELOW, value & REQUEST_BELOW != 0)
         }

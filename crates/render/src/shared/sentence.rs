@@ -486,15 +486,13 @@ fn growth(process: &Process) -> Option<String> {
         return None;
     }
     let growth = SteadyGrowth::of(process, GROWTH_MIN_NS)?;
-    let (from, to) = (growth.floors[0], growth.highest);
-    let per_second =
-        u128::from(to.saturating_sub(from)) * 1_000_000_000 / u128::from(growth.end_ns);
+    let (from, to) = growth.ends();
     Some(format!(
         "Live memory grew from {} to {} in {}, by {} per second.",
         bytes(from),
         bytes(to),
-        duration(growth.end_ns),
-        bytes(per_second as u64)
+        duration(growth.time_ns()),
+        bytes(growth.bytes_per_second())
     ))
 }
 

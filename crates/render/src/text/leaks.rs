@@ -266,7 +266,8 @@ fn no_leak_yet(end: End) -> Option<&'static str> {
 fn leak_rows(out: &mut Screen, labels: &Labels, leak: &Leak, whole: u64) -> io::Result<()> {
     let (process, m) = (labels.process, &leak.measures);
     let of = match m.allocations {
-        n if n == m.live_blocks => String::new(),
+        // After a reset, older blocks are live, too.
+        n if n <= m.live_blocks => String::new(),
         n => format!(" of {}", count(n)),
     };
     let (share, size) = (percent(m.live_bytes, whole), counted(m.live_bytes, "byte"));
