@@ -13,7 +13,7 @@ use heaptide_command::growth::Limit;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output::Content;
-use heaptide_command::selection::{SELECTION, Selection, Source};
+use heaptide_command::selection::{SELECTION, Selection, Source, Which};
 use heaptide_command::source::{Empty, Reader, View};
 use heaptide_command::{output, source, target};
 use heaptide_render::export::diff_flamegraph::{self, Drawing, Scale};
@@ -143,18 +143,16 @@ pub fn diff(options: &DiffOptions) -> Outcome {
     check(options)?;
     let sources = options.sources()?;
     let (measure, chosen) = options.measure(&sources);
-    let before = open(options, &sources[0], measure, None)?;
-    let rows = match (options.by, before.mode) {
-        (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
-        (Some(DiffBy::Line), _) => Rows::Lines,
-        (Some(DiffBy::Stack), _) => Rows::Stacks,
-        (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
-    };
-    let program = before.identity.name().to_owned();
-    // The first is reduced to the compared rows before the second is read, since both can be large.
-    let half = Comparison::new(measure, rows.by()).before(before);
-    let after = open(options, &sources[1], measure, Some(&program))?;
-    let mut difference = half.after(after);
+    let mut compared = compare(options, &options.selection, &sources, measure)?;
+    if options.selection.process.is_none() && compared.joins_one_side() {
+        // One process and several workers are no versions of the same.
+        let process = Some(Which::All);
+        let selection = Selection { process, ..options.selection.clone() };
+        compared = compare(options, &selection, &sources, measure)?;
+        message("comparing all process images joined: on one side, several are workers");
+    }
+    let Compared { mut difference, rows, says } = compared;
+    says.iter().for_each(message);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
     let (before, after) = (names[0].as_str(), names[1].as_str());
@@ -180,6 +178,43 @@ pub fn diff(options: &DiffOptions) -> Outcome {
     }
 }
 
+/// Two compared processes.
+struct Compared {
+    difference: Difference,
+    rows: Rows,
+    /// Which processes were chosen from several.
+    says: Vec<String>,
+}
+
+impl Compared {
+    /// Returns whether several process images were joined on one side, and not on the other.
+    fn joins_one_side(&self) -> bool {
+        let is_joined = |process: &Process| process.identity.images > 1;
+        is_joined(&self.difference.before) != is_joined(&self.difference.after)
+    }
+}
+
+fn compare(
+    options: &DiffOptions,
+    selection: &Selection,
+    sources: &[Source; 2],
+    measure: Measure,
+) -> Result<Compared, Stop> {
+    let (before, before_says) = open(options, selection, &sources[0], measure, None)?;
+    let rows = match (options.by, before.mode) {
+        (Some(DiffBy::Function), _) | (None, Mode::Stacks | Mode::Counters) => Rows::Functions,
+        (Some(DiffBy::Line), _) => Rows::Lines,
+        (Some(DiffBy::Stack), _) => Rows::Stacks,
+        (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
+    };
+    let program = before.identity.name().to_owned();
+    // The first is reduced to the compared rows before the second is read, since both can be large.
+    let half = Comparison::new(measure, rows.by()).before(before);
+    let (after, after_says) = open(options, selection, &sources[1], measure, Some(&program))?;
+    let says = before_says.into_iter().chain(after_says).collect();
+    Ok(Compared { difference: half.after(after), rows, says })
+}
+
 /// Checks the options before anything is read.
 fn check(options: &DiffOptions) -> Result<(), Error> {
     let drawn = options.format == DiffFormat::Svg;
@@ -193,33 +228,34 @@ fn check(options: &DiffOptions) -> Result<(), Error> {
 }
 
 /// Returns the process of a recording to compare: of those that run `program`, if any does, or else
-/// of all, the subject or else the largest.
+/// of all, the subject or else the largest. Second, which one it is, if it was chosen.
 fn open(
     options: &DiffOptions,
+    selection: &Selection,
     source: &Source,
     measure: Measure,
     program: Option<&str>,
-) -> Result<Process, Stop> {
+) -> Result<(Process, Option<String>), Stop> {
     let reader = match options.format {
         DiffFormat::Text | DiffFormat::Svg => Reader::Person,
         DiffFormat::Json => Reader::Program,
     };
     let view = View { empty: Empty::Shown, reader, ..View::default() };
     // Both sides need the same kind, and which one is usual depends on the process.
-    let kind = options.selection.kind.or(Some(MemoryKind::Heap));
-    let selection = Selection { kind, ..options.selection.clone() };
+    let kind = selection.kind.or(Some(MemoryKind::Heap));
+    let selection = Selection { kind, ..selection.clone() };
     let selected = source::open_view(source, &selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
     let is_same = |p: &Process| program.is_some_and(|program| p.identity.name() == program);
     let (process, all) = selected.into_largest(measure, is_same)?;
-    if all > 1 && selected_pid.is_none() {
+    let says = (all > 1 && selected_pid.is_none()).then(|| {
         let (path, pid, image) = (path.display(), process.identity.pid, process.identity.image);
-        message(format_args!(
+        format!(
             "{path}: comparing pid {pid} image {image} of {all} process images; \
              `--process all` joins them, {path}/PID-IMAGE.profile selects another"
-        ));
-    }
-    Ok(process)
+        )
+    });
+    Ok((process, says))
 }
 
 /// Adapts the metric to `--mode counters`, which has the peak but not the bytes at peak of rows.

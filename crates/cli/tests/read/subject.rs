@@ -282,3 +282,20 @@ fn the_page_and_json_state_the_choice() {
     assert!(check.starts_with(sentence), "{check}");
     assert!(check.contains("\nSubject: app hold 4096 (pid"), "{check}");
 }
+
+/// A recording of one process, compared with one of several workers, had as many more blocks as
+/// there were workers.
+#[test]
+fn one_process_is_compared_with_workers_and_their_parent() {
+    let place = Place::new("subject_diff");
+    place.summary(&["./app", "hold", "4096"]);
+    fs::rename(place.0.join("r"), place.0.join("one")).expect("a recording");
+    place.summary(&["./app", "serve", "1024", "1024", "1024", "1024"]);
+    let Outcome { status, stdout, stderr } = place.view("diff one r --metric live_bytes");
+    let says = "heaptide: comparing all process images joined: on one side, several are workers\n";
+    assert_eq!((status, &*stderr), (0, says), "{stdout}");
+    assert!(stdout.contains("\n        5 process images, "), "{stdout}");
+    let same = place.view("diff r r --metric live_bytes");
+    assert!(same.stdout.contains("\n        4 process images, "), "{}", same.stdout);
+    assert!(!same.stderr.contains("joined"), "{}", same.stderr);
+}
