@@ -34,7 +34,8 @@ int main(void)
 {
     for (uintptr_t i = 0; i < 100; i++) {
         uintptr_t frame[2] = {0, 0};
-        frame[1] = i + 1;
+        frame[1] = i;
+        frame[0] = 1;
         pretends(called_back, keep(&frame[0]));
         frame[1] = (uintptr_t)frame + i * 8;
         pretends(called_back, keep(&frame[0]));

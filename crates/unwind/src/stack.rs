@@ -448,9 +448,13 @@ impl Stack<'_> {
                 self.scratch[new - 1].flags |= UNPROVEN;
             }
         }
-        // rbp may be anything in code without a rule.
+        // rbp may be anything in code without a rule. The ABI marks the outermost frame with 0.
         let (word, bp) = next.as_ref().map_or((0, 0), |next| (next.word & ADDRESS, next.bp));
-        if step == Step::FramePointer && word != 0 && !machine.is_return_address(word, bp == 0) {
+        let is_plausible = match word {
+            0 => bp == 0,
+            _ => step != Step::FramePointer || machine.is_return_address(word, bp == 0),
+        };
+        if step == Step::FramePointer && !is_plausible {
             machine.ended(Early::NoRule);
             self.scratch[new - 1].flags |= UNPROVEN;
             return None;

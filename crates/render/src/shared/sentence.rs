@@ -528,6 +528,9 @@ fn untouched(process: &Process) -> Option<String> {
 
 /// States resident memory that is neither recorded nor of a known kind.
 fn unexplained(process: &Process) -> Option<String> {
+    if process.mode == Mode::Counters {
+        return None; // which ranges are recorded is not known
+    }
     let memory = Memory::of(process, At::Peak)?;
     let unknown = memory.unexplained_bytes.saturating_add(memory.unrecorded_bytes);
     let resident = memory.account.resident_bytes;

@@ -33,6 +33,7 @@ pub fn write(out: &mut Screen, process: &Process, top: Option<usize>) -> io::Res
         bound => format!(", exact within {}", bytes(bound)),
     };
     let blocks = match t.at_peak_blocks {
+        _ if process.mode == Mode::Counters => String::new(), // only those of mappings
         0 => String::new(),
         n if process.sampling.is_some() => format!(" in about {}", counted(n, "block")),
         n => format!(" in {}", counted(n, "block")),

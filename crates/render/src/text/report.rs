@@ -309,6 +309,7 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
     let about = about(process);
     // Mode `counters` does not record the blocks at peak.
     let blocks = match t.at_peak_blocks {
+        _ if process.mode == Mode::Counters => String::new(),
         0 => String::new(),
         n => format!(" in {about}{}", counted(n, "block")),
     };
