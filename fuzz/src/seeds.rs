@@ -86,7 +86,14 @@ fn trace(lanes: &[u8]) -> Vec<u8> {
 /// Returns records of blocks that are allocated and moved, and of one that is freed.
 fn records(begin: u64) -> Vec<u8> {
     let block = |address, reallocated| {
-        Record::Allocated(Block { address, site: SITE, requested: 24, usable: 32, reallocated })
+        Record::Allocated(Block {
+            address,
+            site: SITE,
+            requested: 24,
+            usable: 32,
+            reallocated,
+            ..Block::default()
+        })
     };
     let records = [
         block(0x1000, false),

@@ -180,7 +180,7 @@ fn packed_events() {
     let mut encoder = Encoder::new();
     encoder.begin(1000);
     let block =
-        |address| Block { address, site: 130, requested: 30, usable: 40, reallocated: false };
+        |address| Block { address, site: 130, requested: 30, usable: 40, ..Block::default() };
     let records = [
         (1000, Record::Scope(64)),
         (1002, Record::Allocated(block(0x5010))),

@@ -129,7 +129,7 @@ fn events(number: u32, state: u32, ticks: &[u64], site: u32) -> (TraceStart, Vec
     encoder.begin(first);
     for &ticks in ticks {
         let block =
-            Block { address: ticks << 8, site, requested: 8, usable: 24, reallocated: false };
+            Block { address: ticks << 8, site, requested: 8, usable: 24, ..Block::default() };
         let length = encoder.record(&mut room, ticks, &Record::Allocated(block));
         records.extend_from_slice(&room[..length]);
     }

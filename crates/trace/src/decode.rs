@@ -171,6 +171,7 @@ impl Context {
             requested,
             usable,
             reallocated: second & 16 != 0,
+            remapped: false,
         };
         self.note(slot, &block);
         Some((Record::Allocated(block), length as usize))
@@ -203,9 +204,10 @@ impl Context {
         }
         let ticks = word(0)?;
         let block = || {
-            let reallocated = half(36)? & 1 != 0;
-            let (address, site) = (word(1)?, half(32)?);
-            Some(Block { address, site, requested: word(2)?, usable: word(3)?, reallocated })
+            let (address, requested, usable) = (word(1)?, word(2)?, word(3)?);
+            let (site, flags) = (half(32)?, half(36)?);
+            let (reallocated, remapped) = (flags & 1 != 0, flags & 2 != 0);
+            Some(Block { address, site, requested, usable, reallocated, remapped })
         };
         let (record, length) = match what {
             other::ALLOCATED => (Record::Allocated(block()?), 41),

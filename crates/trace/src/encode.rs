@@ -12,7 +12,7 @@ pub const LONGEST: usize = 41;
 /// use heaptide_trace::{Block, Decoder, Encoder, LONGEST, Record};
 /// let (mut encoder, mut room) = (Encoder::new(), [0; LONGEST]);
 /// encoder.begin(1000);
-/// let block = Block { address: 4096, site: 7, requested: 30, usable: 40, reallocated: false };
+/// let block = Block { address: 4096, site: 7, requested: 30, usable: 40, ..Block::default() };
 /// let length = encoder.allocated(&mut room, 1002, &block);
 /// let mut decoder = Decoder::new(1000, &room[..length]);
 /// assert_eq!(decoder.next(), Some(Ok((1002, Record::Allocated(block)))));
@@ -80,7 +80,7 @@ impl Encoder {
         context.ticks = ticks;
         context.address = block.address;
         context.note(slot, block);
-        if !fits || all > 16 || !block.address.is_multiple_of(8) {
+        if !fits || all > 16 || !block.address.is_multiple_of(8) || block.remapped {
             return whole(out, other::ALLOCATED, ticks, block);
         }
         let site_code = site_bytes.saturating_sub(u32::from(site_bytes > 1));
@@ -246,8 +246,9 @@ fn usable(known: &Slot, block: &Block) -> (u64, u32, u32) {
 /// Encodes a block with whole fields.
 #[cold]
 fn whole(out: &mut [u8; LONGEST], what: u8, ticks: u64, block: &Block) -> usize {
-    let Block { address, site, requested, usable, reallocated } = *block;
-    fields(out, what, [ticks, address, requested, usable], [site, reallocated.into()])
+    let Block { address, site, requested, usable, reallocated, remapped } = *block;
+    let flags = u32::from(reallocated) | u32::from(remapped) << 1;
+    fields(out, what, [ticks, address, requested, usable], [site, flags])
 }
 
 /// Encodes a record with whole fields: 8-byte words, then 4-byte half words.

@@ -91,4 +91,7 @@ pub struct Block {
     pub usable: u64,
     /// Whether a reallocation returned it.
     pub reallocated: bool,
+    /// Whether that moved the pages of the old block instead of copying them: the two blocks were
+    /// never live at the same time.
+    pub remapped: bool,
 }

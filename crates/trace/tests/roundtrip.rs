@@ -21,10 +21,12 @@ fn site() -> impl Strategy<Value = u32> {
 
 fn block() -> impl Strategy<Value = Block> {
     let usable = prop_oneof![3 => Just(None), 1 => size().prop_map(Some)];
-    (address(), site(), size(), usable, any::<bool>()).prop_map(
-        |(address, site, requested, usable, reallocated)| {
+    (address(), site(), size(), usable, 0..3).prop_map(
+        |(address, site, requested, usable, moves)| {
             let usual = (requested.wrapping_add(23) & !15).max(32).wrapping_sub(8);
-            Block { address, site, requested, usable: usable.unwrap_or(usual), reallocated }
+            let usable = usable.unwrap_or(usual);
+            let (reallocated, remapped) = (moves > 0, moves > 1);
+            Block { address, site, requested, usable, reallocated, remapped }
         },
     )
 }
@@ -121,7 +123,7 @@ fn frequent_records_are_short() {
     encoder.begin(0);
     let mut room = [0; LONGEST];
     let block =
-        Block { address: 0x5555_0000, site: 900, requested: 64, usable: 72, reallocated: false };
+        Block { address: 0x5555_0000, site: 900, requested: 64, usable: 72, ..Block::default() };
     assert_eq!(encoder.allocated(&mut room, 10, &block), 2 + 1 + 4 + 3 + 1);
     let next = Block { address: block.address + 80, ..block };
     assert_eq!(encoder.allocated(&mut room, 20, &next), 2 + 1 + 1);

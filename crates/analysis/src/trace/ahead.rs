@@ -118,6 +118,7 @@ mod tests {
             who: Who::default(),
             kind: Kind::StillThere,
             reallocated: false,
+            remapped: false,
             site: 0,
             address: 0,
             requested: 0,

@@ -502,11 +502,14 @@ impl Blocks {
         let doing = &mut self.doing[to.step.who.place as usize];
         doing.last_block = 0;
         let old = doing.moving.take();
-        if let Some(old) = old.filter(|old| old.address == to.step.address) {
+        let is_in_place = |old: &Block| to.step.remapped || old.address == to.step.address;
+        let (first, last) =
+            if old.as_ref().is_some_and(is_in_place) { (old, None) } else { (None, old) };
+        if let Some(old) = first {
             self.free(&old, Told::free(true), to);
         }
         self.allocate(to);
-        if let Some(old) = old.filter(|old| old.address != to.step.address) {
+        if let Some(old) = last {
             self.free(&old, Told::free(true), to);
         }
     }

@@ -46,6 +46,7 @@ pub(super) struct Step {
     pub(super) who: Who,
     pub(super) kind: Kind,
     pub(super) reallocated: bool,
+    pub(super) remapped: bool,
     /// Fields below that the kind does not have are 0.
     pub(super) site: u32,
     pub(super) address: u64,
@@ -240,20 +241,19 @@ impl Kind {
 }
 
 impl Item {
-    const fn of(kind: Kind) -> Item {
+    fn of(kind: Kind) -> Item {
         Item::at(kind, 0, 0)
     }
 
-    const fn at(kind: Kind, address: u64, site: u32) -> Item {
-        let block = Block { address, site, requested: 0, usable: 0, reallocated: false };
-        Item { kind, block }
+    fn at(kind: Kind, address: u64, site: u32) -> Item {
+        Item { kind, block: Block { address, site, ..Block::default() } }
     }
 
     #[inline(always)]
     fn step(self, time_ns: u64, who: Who) -> Step {
-        let Block { address, site, requested, usable, reallocated } = self.block;
+        let Block { address, site, requested, usable, reallocated, remapped } = self.block;
         let kind = self.kind;
-        Step { time_ns, who, kind, reallocated, site, address, requested, usable }
+        Step { time_ns, who, kind, reallocated, remapped, site, address, requested, usable }
     }
 }
 
@@ -312,7 +312,7 @@ impl Lane {
                 Record::Moving { address } => Item::at(Kind::Moving, address, 0),
                 Record::Ended { address, site, usable, moving } => Item {
                     kind: if moving { Kind::Moving } else { Kind::Freed },
-                    block: Block { address, site, usable, requested: 0, reallocated: false },
+                    block: Block { address, site, usable, ..Block::default() },
                 },
                 Record::StillThere => Item::of(Kind::StillThere),
                 Record::Released => Item::of(Kind::Released),

@@ -92,7 +92,7 @@ fn packed(start: &TraceStart, records: &[(u64, Record)]) -> Vec<u8> {
 }
 
 fn block(address: u64, site: u32, requested: u64) -> Block {
-    Block { address, site, requested, usable: requested + 8, reallocated: false }
+    Block { address, site, requested, usable: requested + 8, ..Block::default() }
 }
 
 fn allocated(address: u64, site: u32, requested: u64) -> Record {
@@ -288,7 +288,7 @@ fn labels_move_blocks_between_sites() {
     let mut t = Traced::new(3);
     let (plain, named) = (t.sites[0], t.sites[2]);
     let said =
-        Block { address: 0x1000, site: named, requested: 64, usable: 18, reallocated: false };
+        Block { address: 0x1000, site: named, requested: 64, usable: 18, ..Block::default() };
     let own = [
         (10, allocated(0x1000, plain, 10)),
         (11, Record::Relabelled(said)),
@@ -609,7 +609,7 @@ impl Program {
                 block.site = site;
                 let (block, usable) = (*block, block.usable);
                 self.tell(ticks, Relabel, site, Some(&block));
-                Record::Relabelled(Block { address, site, requested, usable, reallocated: false })
+                Record::Relabelled(Block { address, site, requested, usable, ..Block::default() })
             }
             (5, Some(address)) => {
                 let block = self.live.get_mut(&address).unwrap();

@@ -25,6 +25,7 @@ dangers! {
     exact_counts "counts.c"
     exact_peak "peak.c"
     peak_under_realloc "realloc_peak.c"
+    peak_under_realloc_by_mremap "realloc_remaps.c"
     leaks "leaks.c"
     temporaries "temporary.c"
     large_blocks "large.c"
@@ -132,7 +133,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 101] = [
+const ELSEWHERE: [&str; 102] = [
+    "resident_between.c",
     "renamed.c",
     "renamed_pointer.c",
     "renamed_heaps.c",

@@ -72,6 +72,7 @@ macro_rules! versions {
 }
 
 versions! {
+    a_large_list_that_grows_is_in_the_peak_once
     a_running_interpreter_has_its_objects_between_attach_and_detach
     an_interpreter_that_is_initialised_again_has_its_objects
     debug_hooks_that_are_installed_again
@@ -288,6 +289,18 @@ fn the_numbers_are_those_of_pythons_malloc(versions: Versions) {
         assert!(own[0] > 30_000, "{}: {own:?}", python.display());
         assert_eq!(own[..3], forced[..3], "{}", python.display());
         assert!(is_near(&own, &forced), "{own:?} {forced:?} {}", python.display());
+    }
+}
+
+/// glibc moves the pages of the list: the old and the new one never exist at once.
+fn a_large_list_that_grows_is_in_the_peak_once(versions: Versions) {
+    const SCRIPT: &str = "kept = [None] * 10_000_000\nkept.append(1)\n";
+    let place = versions.scratch("python-grows");
+    for python in &versions.pythons() {
+        let (_, report) = record(&place, &[], Command::new(python).args(["-c", SCRIPT]));
+        let peak = number(&list(&report, "processes")[0]["totals"], "peak_bytes");
+        // Eight bytes for each element and for an eighth more; the rest is Python's own.
+        assert!((90_000_000..100_000_000).contains(&peak), "{}: {peak}", python.display());
     }
 }
 

@@ -149,6 +149,12 @@ fn blocks(logs: &[Log]) -> HashMap<u64, Block> {
     blocks
 }
 
+/// Returns whether a block of glibc is a mapping of its own, which it moves by mremap: from the
+/// start of a page to the end of one, behind a header.
+fn is_own_mapping(address: u64, usable: u64) -> bool {
+    (address.wrapping_sub(16)).is_multiple_of(4096) && (usable + 16).is_multiple_of(4096)
+}
+
 /// Returns the events of a thread in order, as far as the blocks are known: logs of running threads
 /// are from slightly different times.
 fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
@@ -187,8 +193,13 @@ fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
                 last = last.filter(|_| !temporary);
             }
             What::Moved => {
-                // If the block moves, both exist for an instant.
-                let in_place = blocks.get(&done.old).is_some_and(|old| old.address == done.address);
+                // If the block is copied, both exist for an instant.
+                let is_remapped = |old: &Block| {
+                    is_own_mapping(old.address, old.usable)
+                        && is_own_mapping(done.address, done.usable)
+                };
+                let is_in_place = |old: &Block| old.address == done.address || is_remapped(old);
+                let in_place = blocks.get(&done.old).is_some_and(is_in_place);
                 let both = [(Operation::Free, done.old), (Operation::Allocate, done.block)];
                 let order = if in_place { [0, 1] } else { [1, 0] };
                 for (operation, number) in order.map(|i| both[i]) {

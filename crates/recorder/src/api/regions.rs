@@ -63,7 +63,7 @@ fn declared_bytes(label: &Label<'_>) -> u64 {
 /// Returns a region in the form of the trace.
 fn trace_block(address: u64, site: SiteId, requested: u64, usable: u64) -> heaptide_trace::Block {
     let site = site.number();
-    heaptide_trace::Block { address, site, requested, usable, reallocated: false }
+    heaptide_trace::Block { address, site, requested, usable, ..Default::default() }
 }
 
 /// A label that is being attached: its name, the shape of the memory, and its unique number.

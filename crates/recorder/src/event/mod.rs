@@ -12,6 +12,7 @@ pub mod mappings;
 pub mod marks;
 pub mod monitors;
 pub mod output;
+pub mod own_mapping;
 pub mod peak;
 pub mod process;
 pub mod python;

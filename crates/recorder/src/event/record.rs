@@ -2,6 +2,7 @@
 
 use crate::event::inside::{Entry, Inside};
 use crate::event::lane::{LaneState, NOBODY};
+use crate::event::own_mapping::is_own_mapping;
 use crate::event::process::process;
 use crate::event::stacks::{self, OTHER_STACKS, Same};
 use crate::event::{
@@ -151,7 +152,7 @@ pub fn count_alloc_at(
     count(lane, requested, usable);
     sample_if_due(lane);
     if lane.is_traced() {
-        trace::write_alloc(lane, block, (site, requested, usable), false);
+        trace::write_alloc(lane, block, (site, requested, usable), [false, false]);
     }
 }
 
@@ -488,6 +489,7 @@ pub struct Moving {
     pub block: *mut u8,
     pub usable: u64,
     site: SiteId,
+    is_own_mapping: bool,
 }
 
 impl Moving {
@@ -506,12 +508,22 @@ impl Moving {
             trace::capture_free(inside);
             trace::write_move(inside.lane(), block, site, usable);
         }
-        Moving { block, usable, site }
+        Moving { block, usable, site, is_own_mapping: is_own_mapping(block, usable) }
     }
 
     /// Returns whether the old block was recorded.
     pub fn is_known(&self, lane: &LaneState) -> bool {
         lane.is_counted_by_lane() || !self.site.is_none()
+    }
+
+    /// Returns whether the new block takes the place of the old one, so that never both were live:
+    /// it has the same address, or the old one's pages.
+    pub fn is_in_place(&self, block: *mut u8, usable: u64) -> bool {
+        block == self.block || self.is_remapped(block, usable)
+    }
+
+    fn is_remapped(&self, block: *mut u8, usable: u64) -> bool {
+        self.is_own_mapping && block != self.block && is_own_mapping(block, usable)
     }
 
     pub fn record(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
@@ -526,7 +538,7 @@ impl Moving {
             p.lost(Loss::NoShadow);
             return self.release_old(lane);
         }
-        let in_place = block == self.block && self.is_known(lane);
+        let in_place = self.is_known(lane) && self.is_in_place(block, usable);
         let change = usable as i64 - if in_place { self.usable as i64 } else { 0 };
         let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
         if in_place {
@@ -539,7 +551,8 @@ impl Moving {
         lane.last_block = core::ptr::null_mut();
         count(lane, requested, usable);
         if lane.is_traced() {
-            trace::write_alloc(lane, block, (site, requested, usable), true);
+            let remapped = self.is_remapped(block, usable);
+            trace::write_alloc(lane, block, (site, requested, usable), [true, remapped]);
         }
         if in_place {
             lane.count_moved(self.usable);
@@ -554,11 +567,11 @@ impl Moving {
     fn record_in_lane(self, inside: &mut Inside, block: *mut u8, requested: u64, usable: u64) {
         let entry = inside.entry();
         let lane = inside.lane();
-        let is_in_place = block == self.block;
+        let is_in_place = self.is_in_place(block, usable);
         let change = usable as i64 - if is_in_place { self.usable as i64 } else { 0 };
         let rose = if change > 0 { lane.grow(change) } else { lane.shrink(change) };
         if is_in_place {
-            charge_sampled(lane, block, self.site, self.usable, false, rose);
+            charge_sampled(lane, self.block, self.site, self.usable, false, rose);
         }
         lane.record.reallocations.add(1);
         count_plainly(lane, requested);
@@ -674,7 +687,7 @@ pub fn count_resize(
     lane.last_block = core::ptr::null_mut();
     if lane.is_traced() {
         trace::write_move(lane, block, site, before);
-        trace::write_alloc(lane, block, (now, requested, after), true);
+        trace::write_alloc(lane, block, (now, requested, after), [true, false]);
     }
     count(lane, requested, after);
     lane.count_moved(before);

@@ -117,36 +117,34 @@ pub fn realloc_observed(
     attend_request(lane);
     let (old, before) = (moving.block, moving.usable);
     let known = moving.is_known(lane);
+    let in_place = known && moving.is_in_place(block, usable);
     moving.record(inside, block, requested, usable);
     let lane = inside.lane();
     if lane.is_measured() {
-        thread_measure::add_realloc(
-            block == old && known,
-            if known { before } else { 0 },
-            requested,
-            usable,
-        );
+        let before = if known { before } else { 0 };
+        thread_measure::add_realloc(in_place, before, requested, usable);
     }
     if lane.has_monitors() {
-        notify_reallocated(lane, (old, before, known), block, requested, usable);
+        let old = known.then_some((old, before));
+        notify_reallocated(lane, old, in_place, (block, requested, usable));
     }
     monitors::end_move(lane);
 }
 
-/// Notifies monitors of a reallocation. If the block moved, both were live for a moment; in place,
-/// never more than one was.
+/// Notifies monitors of a reallocation of the old block, if it was recorded. If the block moved,
+/// both were live for a moment; in place, never more than one was.
 fn notify_reallocated(
     lane: &LaneState,
-    (old, before, known): (*mut u8, u64, bool),
-    block: *mut u8,
-    requested: u64,
-    usable: u64,
+    old: Option<(*mut u8, u64)>,
+    in_place: bool,
+    (block, requested, usable): (*mut u8, u64, u64),
 ) {
-    if known && old == block {
+    let (first, last) = if in_place { (old, None) } else { (None, old) };
+    if let Some((old, before)) = first {
         monitors::notify_free(lane, old, before);
     }
     monitors::notify_alloc(lane, block, requested, usable);
-    if known && old != block {
+    if let Some((old, before)) = last {
         monitors::notify_free(lane, old, before);
     }
 }
@@ -157,6 +155,6 @@ pub fn resize_observed(lane: &LaneState, block: *mut u8, before: u64, requested:
         thread_measure::add_realloc(true, before, requested, after);
     }
     if lane.has_monitors() {
-        notify_reallocated(lane, (block, before, true), block, requested, after);
+        notify_reallocated(lane, Some((block, before)), true, (block, requested, after));
     }
 }

@@ -66,10 +66,10 @@ pub fn write_alloc(
     lane: &mut LaneState,
     block: *const u8,
     (site, requested, usable): (SiteId, u64, u64),
-    reallocated: bool,
+    [reallocated, remapped]: [bool; 2],
 ) {
-    let site = site.number();
-    let block = Block { address: block as u64, site, requested, usable, reallocated };
+    let (address, site) = (block as u64, site.number());
+    let block = Block { address, site, requested, usable, reallocated, remapped };
     let element = lane.gate.element();
     if element != 0 {
         let record = Record::Element(element);
