@@ -83,7 +83,7 @@ impl Baseline {
         let owner = |(name, value)| (name, OwnerValue { value, place: None });
         let value = |(name, entry): (String, Entry)| {
             let owners = entry.owners.into_iter().map(owner).collect();
-            (name, Value { total: entry.total, interval: None, whole: None, owners })
+            (name, Value { total: entry.total, owners, ..Value::default() })
         };
         Ok(Some(Baseline { values: file.limits.into_iter().map(value).collect() }))
     }
@@ -126,7 +126,7 @@ mod tests {
         let owner = |(name, value): &(&str, u64)| {
             ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
-        Value { total, interval: None, whole: None, owners: owners.iter().map(owner).collect() }
+        Value { total, owners: owners.iter().map(owner).collect(), ..Value::default() }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use heaptide_analysis::model::Interval;
 use heaptide_analysis::views::diff::Change;
 use heaptide_command::growth;
 use heaptide_render::shared::answer::Answer;
+use heaptide_render::shared::quantity::bytes;
 
 use crate::baseline::Baseline;
 use crate::limit::{Bound, Limit};
@@ -108,7 +109,7 @@ pub fn measure(measured: &Measured, rules: &[Rule]) -> Result<Baseline, String> 
 ///
 /// # Errors
 ///
-/// The baseline lacks a value, or growth is that of an estimate.
+/// The baseline lacks a value, growth is that of an estimate, or a lower bound keeps its limit.
 pub fn check(
     rules: &[Rule],
     values: &Baseline,
@@ -127,7 +128,14 @@ pub fn check(
                  error; expected a number, or record with --mode stacks"
             ));
         }
-        Ok(Finding::of(name, rule.limit, value, before))
+        let finding = Finding::of(name, rule.limit, value, before);
+        match &value.at_least {
+            Some(why) if !finding.is_exceeded => {
+                let (name, total) = (&finding.name, bytes(value.total));
+                Err(format!("{name}: at least {total}, {why}, so the limit cannot be checked"))
+            }
+            _ => Ok(finding),
+        }
     };
     rules.iter().map(finding).collect()
 }
@@ -189,7 +197,7 @@ mod tests {
             ((*name).to_owned(), OwnerValue { value: *value, place: None })
         };
         let owners = owners.iter().map(owner).collect::<BTreeMap<_, _>>();
-        Value { total, interval: None, whole, owners }
+        Value { total, whole, owners, ..Value::default() }
     }
 
     fn finding(limit: &str, now: &Value, before: Option<&Value>) -> Finding {
@@ -218,6 +226,24 @@ mod tests {
         values.insert(rule.name(), now);
         let refused = check(std::slice::from_ref(&rule), &values, Some(&values));
         assert!(refused.expect_err("no growth").contains("may be a sampling error"));
+    }
+
+    #[test]
+    fn a_lower_bound_can_only_exceed_a_limit() {
+        let at_least = Some("known until 1 s of 3 s".to_owned());
+        let now = Value { at_least, ..value(4 << 20, None, &[]) };
+        let mut values = Baseline::default();
+        values.insert("resident".to_owned(), now);
+        let checked = |limit: &str| {
+            let rule = Rule { part: Part::default(), limit: limit.parse().expect("a limit") };
+            check(&[rule], &values, None)
+        };
+        assert!(checked("resident=3M").expect("a result")[0].is_exceeded);
+        let refused = checked("resident=5M").expect_err("not known");
+        assert_eq!(
+            refused,
+            "resident: at least 4.00 MiB, known until 1 s of 3 s, so the limit cannot be checked"
+        );
     }
 
     #[test]

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use heaptide_analysis::attribution::{Owners, name_in_every_build};
-use heaptide_analysis::model::{FrameId, Interval, Measure, Measures, Mode, Process, Site, Sum};
+use heaptide_analysis::model::{
+    AccountCause, FrameId, Interval, Measure, Measures, Mode, Process, Site, Sum,
+};
 use heaptide_analysis::views::leaks::{self, Leaks, Origin};
 use heaptide_analysis::views::suppressions::Suppressions;
+use heaptide_render::shared::quantity::duration;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::limit::Quantity;
@@ -19,6 +22,8 @@ pub struct Value {
     pub total: u64,
     /// Its 95 % interval, if it is an estimate: of a part of a sampled recording.
     pub interval: Option<Interval>,
+    /// Why it can be more than the total, if it can.
+    pub at_least: Option<String>,
     /// The total that a percentage refers to, if there is one.
     pub whole: Option<u64>,
     /// The values of owners; owners without a value are omitted. Their sum may be less than the
@@ -95,15 +100,23 @@ impl<'a> Measured<'a> {
             return Err(format!("{part}: resident memory is known only for the whole process"));
         }
         let accounts = self.process.time.accounts.iter();
-        let total = accounts.map(|account| account.most_resident_bytes).max().unwrap_or(0);
-        if total == 0 {
+        let with_numbers = accounts.filter(|account| account.most_resident_bytes > 0);
+        let Some(last) = with_numbers.max_by_key(|account| account.time_ns) else {
             return Err("resident memory was not recorded; `heaptide memory` shows why".to_owned());
-        }
+        };
         let owners = match self.process.mode {
             Mode::Counters => BTreeMap::new(),
             Mode::Scopes | Mode::Stacks => self.of_sites(part, Quantity::Peak)?.owners,
         };
-        Ok(Value { total, interval: None, whole: None, owners })
+        let at_least = match last.cause {
+            AccountCause::End | AccountCause::Now => None,
+            AccountCause::Sample | AccountCause::Peak => Some(format!(
+                "known until {} of {}",
+                duration(last.time_ns),
+                duration(self.process.lifetime.duration_ns)
+            )),
+        };
+        Ok(Value { total: last.most_resident_bytes, at_least, owners, ..Value::default() })
     }
 
     fn of_lanes(&self, part: &Part, quantity: Quantity) -> Result<Value, String> {
@@ -126,9 +139,8 @@ impl<'a> Measured<'a> {
         }
         Ok(Value {
             total: whole_metric(quantity, part).of(&sum),
-            interval: None,
             whole: quantity.whole().map(|whole| whole.of(&sum)),
-            owners: BTreeMap::new(),
+            ..Value::default()
         })
     }
 
@@ -155,6 +167,7 @@ impl<'a> Measured<'a> {
         Ok(Value {
             total: whole_metric(quantity, part).of(&all),
             interval: self.interval(part, quantity, &all)?,
+            at_least: None,
             whole: quantity.whole().map(|whole| whole.of(&all)),
             owners: self.named(by_owner, metric(quantity)),
         })

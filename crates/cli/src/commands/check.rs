@@ -24,9 +24,10 @@ use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source};
 use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target, values};
-use heaptide_render::shared::heading::sampling_says;
+use heaptide_render::shared::answer::Answer;
+use heaptide_render::shared::heading::{removed_images, sampling_says};
 use heaptide_render::shared::losses::lost_events;
-use heaptide_render::shared::quantity::counted;
+use heaptide_render::shared::quantity::{bytes, counted};
 use heaptide_render::text::missing;
 use nix::unistd::mkdtemp;
 
@@ -353,7 +354,11 @@ fn measure(
     let measured = Measured::new(process, suppressions);
     let values =
         result::measure(&measured, rules).map_err(|what| Error::new(format!("{path}: {what}")))?;
-    Ok((Findings { answer, subject, all: Vec::new(), notes: notes(process) }, values))
+    let of_kind = heap_only(process, &answer).filter(|_| options.selection.kind.is_none());
+    let removed = removed_images(&opened.recording.removed);
+    let removed = removed.map(|says| format!("{says}: not checked"));
+    let notes = of_kind.into_iter().chain(notes(process)).chain(removed).collect();
+    Ok((Findings { answer, subject, all: Vec::new(), notes }, values))
 }
 
 fn unless_negative(stop: Stop) -> Stop {
@@ -361,6 +366,15 @@ fn unless_negative(stop: Stop) -> Stop {
         Stop::Negative(reason) => Stop::Failed(Error::new(reason)),
         other => other,
     }
+}
+
+/// States that limits apply to the heap, if the program also mapped memory that raises its peak.
+fn heap_only(process: &Process, answer: &Answer) -> Option<String> {
+    let heap = process.totals.peak_bytes;
+    (answer.peak_bytes > heap + heap / 64).then(|| {
+        let with = bytes(answer.peak_bytes);
+        format!("heap only; with the memory that the program maps itself (--kind program), peak is {with}")
+    })
 }
 
 /// Returns what is missing in a process, so that its values may be too small.

@@ -15,7 +15,7 @@ use heaptide_command::progress::Progress;
 use heaptide_command::select::Selected;
 use heaptide_command::selection::{Selection, Source, Which};
 use heaptide_command::snapshots::{self, image_of, image_of_snapshot};
-use heaptide_command::source::{Empty, View, Workers};
+use heaptide_command::source::{Empty, Reader, View, Workers};
 use heaptide_command::{damage, output, source, target};
 use heaptide_render::export::timeline_csv;
 use heaptide_render::shared::views::{Moment, of_process};
@@ -95,8 +95,11 @@ pub fn timeline(options: &TimelineOptions) -> Outcome {
     let source = target::resolve(&options.source)?;
     // Snapshots are those of one image, and JSON contains all of them.
     let is_joined = site.is_none() && options.format != TimelineFormat::Json;
-    let open = if is_joined { source::open } else { source::open_each };
-    let selected = open(&source, &options.selection)?;
+    let workers = if is_joined { Workers::Joined } else { Workers::Each };
+    let is_chart = options.format == TimelineFormat::Text || options.format.picture().is_some();
+    let reader = if is_chart && site.is_none() { Reader::Person } else { Reader::Program };
+    let view = View { workers, reader, ..View::default() };
+    let selected = source::open_view(&source, &options.selection, view)?;
     let snapshots = readable_snapshots(&source, &selected.recording)?;
     if let Some(site) = site {
         return over_snapshots(options, &site, selected, &snapshots);

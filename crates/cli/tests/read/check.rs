@@ -106,6 +106,34 @@ fn all_formats_begin_with_what_holds_the_memory() {
     assert_eq!((&report["answer"], &report["subject"]), (&json!(sentence), &json!(null)));
 }
 
+/// Records `resident_between.c` with an argument, and checks a limit.
+fn check_between(name: &str, what: &str, limits: &[&str]) -> Outcome {
+    let place = scratch(name);
+    let program = Guest::read("resident_between.c").build("resident_between", &[]);
+    run(recorded(&place.join("a.heaptide"), &[]).arg(program).arg(what), &place);
+    let mut command = heaptide();
+    run(command.current_dir(&place).arg("check").args(limits).arg("a.heaptide"), &place)
+}
+
+#[test]
+fn resident_memory_of_a_killed_program_is_not_below_a_limit() {
+    let outcome = check_between("check-killed", "killed", &["--max", "resident=32M"]);
+    assert!(refused(&outcome).contains("resident"), "{}", outcome.stderr);
+}
+
+#[test]
+fn mapped_memory_that_is_not_checked_is_stated() {
+    let heap = check_between("check-heap", "mapped", &["--max", "peak=20M"]);
+    assert_eq!(heap.status, 0, "{}", heap.stdout);
+    let note = "heap only; with the memory that the program maps itself (--kind program), peak is \
+                80.0 MiB";
+    assert!(heap.stdout.contains(note), "{}", heap.stdout);
+    let limits = ["--max", "peak=20M", "--kind", "program"];
+    let both = check_between("check-mapped", "mapped", &limits);
+    assert_eq!(both.status, 1, "{}", both.stdout);
+    assert!(!both.stdout.contains("heap only"), "{}", both.stdout);
+}
+
 #[test]
 fn parts_are_scopes_owners_and_threads() {
     let trial = Trial::new("check_parts");

@@ -135,6 +135,21 @@ fn differences_of_mappings() {
     assert!((320 << 20..321 << 20).contains(&heap), "{heap}");
 }
 
+/// Between accounts the memory was resident: the kernel's highest shows it. The chart has the
+/// memory of the report.
+#[test]
+fn memory_that_was_given_back_is_part_of_the_peak() {
+    let scratch = scratch("map-given-back");
+    let recording = scratch.join("a.heaptide");
+    let program = Guest::read("resident_between.c").build("map-given-back", &[]);
+    run(recorded(&recording, &[]).arg(program).arg("given-back"), &scratch);
+    for (command, expected) in [("report", "`map` (resident_between.c:"), ("timeline", "64.0 MiB")]
+    {
+        let said = run(heaptide().arg(command).arg(&recording), &scratch).stdout;
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
 #[test]
 fn a_program_that_maps_nothing_has_no_line_about_mappings() {
     let trial = Trial::new("counts.c", "map-none", &[], &[]);

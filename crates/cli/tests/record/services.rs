@@ -516,15 +516,20 @@ fn ended_children_make_room() {
         };
         let images = processes.len() as i128 + number(&report["removed"], "images");
         let metrics = ["allocations", "frees", "requested_bytes", "live_bytes"];
-        ((images, metrics.map(sum)), processes.len(), info(&recording, &place))
+        let said = |words: &[&str]| run(heaptide().args(words).arg(&recording), &place).stdout;
+        let others = [said(&["leaks"]), said(&["check", "--max", "peak=1G"])];
+        ((images, metrics.map(sum)), processes.len(), (info(&recording, &place), others))
     };
-    let (all, left, info) = sums("room-none", &[]);
+    let (all, left, (info, _)) = sums("room-none", &[]);
     assert_eq!((all.0, left), (41, 41));
     assert!(!info.contains("removed"), "{info}");
-    let (same, left, info) = sums("room", &["--max-recording", "1M"]);
+    let (same, left, (info, [leaks, check])) = sums("room", &["--max-recording", "1M"]);
     assert_eq!(same, all);
     assert!((2..41).contains(&left), "{left} of 41 are left");
     assert!(info.contains("to keep to the limit of the recording"), "{info}");
+    let removed = format!("{} ended process images no longer in the recording", 41 - left);
+    assert!(leaks.contains(&removed) && leaks.contains("leaks are not listed"), "{leaks}");
+    assert!(check.contains(&removed) && check.contains("not checked"), "{check}");
 }
 
 /// The newest events of a program are kept, and add up to the counters minus what is reported for

@@ -13,6 +13,8 @@ pub struct Answer {
     pub sentence: Option<String>,
     /// Which process is shown and why; `None` if there is only one.
     pub subject: Option<String>,
+    /// Peak usage of the memory that the sentences are about.
+    pub peak_bytes: u64,
 }
 
 impl Answer {
@@ -21,7 +23,8 @@ impl Answer {
         let sentences = [not_recorded(recording, process), sentence(process)];
         let said: Vec<String> = sentences.into_iter().flatten().collect();
         let sentence = (!said.is_empty()).then(|| said.join(" "));
-        Answer { sentence, subject: subject_says(recording) }
+        let peak_bytes = process.totals.peak_bytes;
+        Answer { sentence, subject: subject_says(recording), peak_bytes }
     }
 }
 

@@ -109,6 +109,21 @@ pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
+/// Describes the images that were removed from a recording to keep it within its limit, with what
+/// was live in them at their end; `None` if there are none.
+pub fn removed_images(removed: &Removed) -> Option<String> {
+    let Removed { images, live_bytes, peak_bytes, .. } = *removed;
+    let images = counted(images, "ended process image").to_owned();
+    (removed.images > 0).then(|| {
+        format!(
+            "{images} no longer in the recording, to keep to its limit (peak at most {}, {} live \
+             at exit)",
+            bytes(peak_bytes),
+            bytes(live_bytes)
+        )
+    })
+}
+
 /// Describes how an image ended, as a predicate after "it".
 pub(crate) fn ending(end: End) -> String {
     match end {

@@ -12,7 +12,7 @@ use heaptide_analysis::views::suppressions::Suppressions;
 
 use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::Labels;
-use crate::shared::heading::{ending, live_name};
+use crate::shared::heading::{ending, live_name, removed_images};
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -47,6 +47,8 @@ pub struct Found<'a> {
     leaking: Vec<(&'a Process, Leaks)>,
     /// Processes without leaks, and processes whose live blocks do not count as leaks.
     others: Vec<(&'a Process, Leaks)>,
+    /// Images that are no longer in the recording.
+    removed: Option<String>,
 }
 
 impl<'a> Found<'a> {
@@ -79,8 +81,10 @@ impl<'a> Found<'a> {
             found.partition(|(p, leaks)| counts(p) && !leaks.leaks.is_empty());
         let is_subject = |process: &Process| process.identity.role == ImageRole::Subject;
         leaking.sort_by_key(|(process, leaks)| (!is_subject(process), Reverse(leaks.bytes())));
-        let subject = subject_says(recording).filter(|_| view.process.is_none());
-        Found { subject, leaking, others }
+        let of_all = || view.process.is_none();
+        let subject = subject_says(recording).filter(|_| of_all());
+        let removed = removed_images(&recording.removed).filter(|_| of_all());
+        Found { subject, leaking, others, removed }
     }
 
     /// Returns whether there are leaks that are not suppressed, in a process that could have freed
@@ -94,6 +98,14 @@ impl<'a> Found<'a> {
 ///
 /// Errors: those of `out`.
 pub fn write(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()> {
+    processes(out, found, view)?;
+    match &found.removed {
+        Some(says) => writeln!(out, "\n{says}: their leaks are not listed"),
+        None => Ok(()),
+    }
+}
+
+fn processes(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()> {
     let Found { leaking, others, .. } = found;
     if let ([(process, leaks)], []) | ([], [(process, leaks)]) = (&leaking[..], &others[..]) {
         return page(out, process, leaks, view, view.top.unwrap_or(ROWS));

@@ -40,7 +40,10 @@ pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result
         )?;
     }
     let (tables, absent) = (bytes(account.page_table_bytes), bytes(account.absent_bytes));
-    writeln!(out, "not resident: {absent} of mappings never touched; page tables take {tables}")?;
+    writeln!(
+        out,
+        "not resident: {absent} of mappings, never touched or given back; page tables take {tables}"
+    )?;
     writeln!(out, "free memory of the heap: {}", free_from(account))?;
     if let Some(says) = allocator_says(account) {
         writeln!(out, "allocator's own numbers by {says}")?;

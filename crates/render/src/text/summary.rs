@@ -30,7 +30,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     };
     let requested = recording.requested();
     let process = recording.subject_process().or(requested).unwrap_or(largest);
-    let Answer { sentence, subject } = Answer::of(recording, process);
+    let Answer { sentence, subject, .. } = Answer::of(recording, process);
     let t = &process.totals;
     let temporary = percent(t.temporary, t.allocations);
     let mut lines: Vec<String> = sentence.into_iter().collect();

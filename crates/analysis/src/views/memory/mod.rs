@@ -92,10 +92,15 @@ impl Memory<'_> {
     }
 }
 
+/// What the kernel's highest resident memory may differ from the sum of all mappings, beside a
+/// sixteenth of it: each thread counts up to 64 pages late.
+const UNCERTAIN_BYTES: u64 = 1 << 20;
+
 /// Returns the kind of memory that views for people show: that of the program, unless at no time
 /// half of what it mapped was resident. Such mappings are address space, as those of runtimes with
-/// heaps of their own. Without accounts, the resident memory of the whole process is a bound. Must
-/// be called before a kind is selected.
+/// heaps of their own. Memory that was resident between accounts counts as far as nothing else can
+/// explain the highest resident memory of the process. Without accounts, that is a bound. Must be
+/// called before a kind is selected.
 pub fn usual_kind(process: &Process) -> MemoryKind {
     let is_of_program = |range: &&AccountRange| {
         let class = range.mapping.as_ref().map(|mapping| mapping.class);
@@ -105,7 +110,15 @@ pub fn usual_kind(process: &Process) -> MemoryKind {
         let of_program = account.ranges.iter().filter(is_of_program);
         of_program.map(|range| range.resident_bytes).fold(0, u64::saturating_add)
     };
-    let accounted = usable(process).map(resident).max();
+    let unexplained = |account: &Account| {
+        let others = account.resident_bytes.saturating_sub(resident(account));
+        let beside_heap = others.saturating_sub(account.live_bytes);
+        let explained = beside_heap.saturating_add(process.totals.peak_bytes);
+        let most = account.most_resident_bytes;
+        most.saturating_sub(explained.saturating_add(most / 16 + UNCERTAIN_BYTES))
+    };
+    let accounted =
+        usable(process).map(|account| resident(account).max(unexplained(account))).max();
     match accounted.or_else(|| highest_resident(process)) {
         Some(resident) if resident < process.program_mapped_peak() / 2 => MemoryKind::Heap,
         _ => MemoryKind::Program,
