@@ -40,6 +40,8 @@ pub struct Completeness {
     pub held_ns: Option<u64>,
     /// Kinds of lost events, and children without a profile. Empty if nothing was lost.
     pub losses: Vec<Loss>,
+    /// Nanoseconds for which recording of the process was off.
+    pub off_ns: u64,
     /// The limit of the profile, if it was reached.
     pub profile_limit: Option<ProfileLimit>,
     /// Programs that the children without a profile executed, as far as the recorder had room to

@@ -218,6 +218,32 @@ pub(crate) fn mark_names(profile: &Profile) -> Vec<Arc<str>> {
     names
 }
 
+/// Returns the nanoseconds for which recording was off, from the marks of its changes, in a process
+/// that lasted `lasted_ns`; `is_off`: whether it was off last.
+pub(crate) fn off_ns(marks: &[Mark], is_off: bool, lasted_ns: u64) -> u64 {
+    let changes = marks.iter().filter_map(|mark| match mark.kind {
+        MarkKind::On => Some((mark.time_ns.min(lasted_ns), true)),
+        MarkKind::Off => Some((mark.time_ns.min(lasted_ns), false)),
+        MarkKind::Mark | MarkKind::Snapshot | MarkKind::Reset => None,
+    });
+    let mut changes: Vec<(u64, bool)> = changes.collect();
+    changes.sort_by_key(|change| change.0);
+    // Before the first change, the opposite held.
+    let was_on = changes.first().map_or(!is_off, |&(_, on)| !on);
+    let (mut sum, mut off_since) = (0, (!was_on).then_some(0));
+    for (time_ns, on) in changes {
+        match off_since {
+            Some(since) if on => {
+                sum += time_ns - since;
+                off_since = None;
+            }
+            None if !on => off_since = Some(time_ns),
+            _ => {}
+        }
+    }
+    sum + off_since.map_or(0, |since| lasted_ns - since)
+}
+
 /// Returns the marks of the kinds that this version knows.
 pub(crate) fn marks(profile: &Profile, lanes: &FxHashMap<u32, LaneId>) -> Vec<Mark> {
     let mark = |mark: &crate::profile::annotations::Mark| {
@@ -235,4 +261,32 @@ pub(crate) fn marks(profile: &Profile, lanes: &FxHashMap<u32, LaneId>) -> Vec<Ma
         })
     };
     profile.named.marks.iter().filter_map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_while_recording_was_off() {
+        let mark = |(time_ns, kind): (u64, MarkKind)| Mark {
+            time_ns,
+            name: "".into(),
+            kind,
+            lane: None,
+            number: 0,
+            live_bytes: 0,
+        };
+        let off = |changes: &[(u64, MarkKind)], is_off: bool| {
+            let marks: Vec<Mark> = changes.iter().copied().map(mark).collect();
+            off_ns(&marks, is_off, 100)
+        };
+        use MarkKind::{Mark as Other, Off, On};
+        assert_eq!((off(&[], false), off(&[], true)), (0, 100));
+        assert_eq!(off(&[(30, Off)], true), 70);
+        assert_eq!(off(&[(30, On)], false), 30, "off at the start");
+        assert_eq!(off(&[(20, Off), (25, Other), (30, On), (90, Off)], true), 20);
+        assert_eq!(off(&[(20, Off), (30, Off), (40, On)], false), 20);
+        assert_eq!(off(&[(120, Off)], true), 0, "after the end");
+    }
 }

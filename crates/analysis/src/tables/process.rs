@@ -104,7 +104,10 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         peak_time_ns: peak.time_ns,
         attribution: Attribution::default(),
         unwinder: unwinder(header),
-        completeness: completeness(&profile, &mut ending, unmatched_frees, peak.bound_bytes),
+        completeness: Completeness {
+            off_ns: annotation_tables::off_ns(&marks, is_off(header), ending.lasted.ns),
+            ..completeness(&profile, &mut ending, unmatched_frees, peak.bound_bytes)
+        },
         tables: Tables {
             histogram: histogram(&profile, &totals),
             sites,
@@ -134,6 +137,12 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         identity: identity(profile, ending),
         totals,
     }
+}
+
+/// Returns whether recording of the process was off last.
+fn is_off(header: &format::FileHeader) -> bool {
+    let by_program = header.control & format::CONTROL_OFF != 0;
+    by_program || header.control >= format::CONTROL_PAUSE || header.command_off != 0
 }
 
 fn unwinder(header: &format::FileHeader) -> UnwinderStats {
@@ -186,6 +195,7 @@ fn completeness(
         held_ns: profile.held.as_ref().map(|held| held.time_ns),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),
+        off_ns: 0,
         memory: None,
         leaves_mappings: false,
         peak_is_least: false,

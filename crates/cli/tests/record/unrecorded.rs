@@ -176,6 +176,44 @@ fn a_program_that_allocates_nothing_lacks_nothing() {
     }
 }
 
+/// The driver is empty: a program that loads it can take memory of a GPU.
+#[test]
+fn memory_of_gpus_is_announced_where_a_driver_is_loaded() {
+    let place = scratch("gpu-driver");
+    let driver = place.join("libcuda.so.1");
+    fs::write(place.join("driver.c"), "int cuInit(unsigned flags) { return flags; }").expect("it");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o"]).arg(&driver);
+    assert!(compiler.arg(place.join("driver.c")).output().expect("a compiler").status.success());
+    let Some(plain) = build(&place, "plain", &[]) else { return skip("cc") };
+    let flags = ["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", driver.to_str().expect("text")];
+    let loads = build(&place, "loads", &flags).expect("a program");
+    let summary = |program: &Path| {
+        let mut command = heaptide();
+        command.args(["run", "--force", "-o"]).arg(place.join("a.heaptide"));
+        run(command.arg("--").arg(program), &place).stderr
+    };
+    let line = "  missing    device memory: the program loaded libcuda.so; what it allocates on a \
+                GPU is not recorded\n";
+    assert!(summary(&loads).contains(line), "{}", summary(&loads));
+    assert!(!summary(&plain).contains("device memory"), "{}", summary(&plain));
+}
+
+/// Numbers without what was not recorded look complete.
+#[test]
+fn a_recording_that_was_off_is_announced() {
+    let place = scratch("was-off");
+    let program = build(&place, "plain", &[]).expect("a program");
+    let recording = place.join("a.heaptide");
+    let mut command = heaptide();
+    command.args(["run", "--start-off", "-o"]).arg(&recording);
+    let outcome = run(command.arg("--").arg(&program), &place);
+    let missing = "everything while recording was off: ";
+    assert!(outcome.stderr.contains(&format!("  missing    {missing}")), "{}", outcome.stderr);
+    let report = run(heaptide().arg("report").arg(&recording), &place).stdout;
+    assert!(report.contains(&format!("  missing  {missing}")), "{report}");
+}
+
 #[test]
 fn a_go_program_is_announced() {
     let place = scratch("go");

@@ -16,6 +16,8 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     lines.extend(in_part(recording));
     lines.extend(own_malloc(recording));
     lines.extend(other_allocator(recording));
+    lines.extend(while_off(recording));
+    lines.extend(device_memory(recording));
     lines.extend(nearly_all(recording));
     match recording.damaged.len() as u64 {
         0 => {}
@@ -44,7 +46,50 @@ pub fn of_process(process: &Process) -> Vec<String> {
         let (what, why) = nearly_all_of(uncovered);
         format!("{what}: {why}")
     });
-    [everything, in_part, own_malloc, other, nearly_all].into_iter().flatten().collect()
+    let off = off(process).map(|time| format!("{WHILE_OFF}: {time}"));
+    let device = driver(process).map(|driver| format!("{DEVICE}: {}", of_driver(driver)));
+    let all = [everything, in_part, own_malloc, other, off, device, nearly_all];
+    all.into_iter().flatten().collect()
+}
+
+const WHILE_OFF: &str = "everything while recording was off";
+
+/// Returns for how long recording of a process was off, if it was.
+fn off(process: &Process) -> Option<String> {
+    let off_ns = process.completeness.off_ns;
+    let of = duration(process.lifetime.duration_ns);
+    (off_ns > 0).then(|| format!("{} of {of}", duration(off_ns)))
+}
+
+/// Returns a line about processes whose recording was off, with the longest time.
+fn while_off(recording: &Recording) -> Option<String> {
+    let were_off = || recording.processes.iter().filter(|p| p.completeness.off_ns > 0);
+    let longest = were_off().max_by_key(|process| process.completeness.off_ns)?;
+    Some(whose(recording, images(were_off()), WHILE_OFF, &off(longest)?))
+}
+
+const DEVICE: &str = "device memory";
+
+/// The libraries through which programs take memory of GPUs, without their version: of CUDA, HIP
+/// and what it is built on, Level Zero and OpenCL.
+const DRIVERS: [&str; 5] =
+    ["libcuda.so", "libamdhip64.so", "libhsa-runtime64.so", "libze_loader.so", "libOpenCL.so"];
+
+/// Returns the library of a GPU that a process loaded, if any.
+fn driver(process: &Process) -> Option<&'static str> {
+    let names = process.tables.modules.iter().filter_map(|module| module.path.rsplit('/').next());
+    let names: Vec<&str> = names.collect();
+    DRIVERS.into_iter().find(|driver| names.iter().any(|name| name.starts_with(driver)))
+}
+
+fn of_driver(driver: &str) -> String {
+    format!("the program loaded {driver}; what it allocates on a GPU is not recorded")
+}
+
+fn device_memory(recording: &Recording) -> Option<String> {
+    let with = || recording.processes.iter().filter(|process| driver(process).is_some());
+    let of = of_driver(with().find_map(driver)?);
+    Some(whose(recording, images(with()), DEVICE, &of))
 }
 
 /// Returns the processes of which nothing is recorded, by reason.

@@ -106,7 +106,15 @@ fn first(recording: &Recording, process: &Process, subject: Option<&str>) -> Str
     };
     let (span_ns, own_ns) = (recording.span_ns(), process.lifetime.duration_ns);
     let is_longer = span_ns - span_ns / SPAN_PART > own_ns;
-    let span = if is_longer { format!(", {} for all", duration(span_ns)) } else { String::new() };
+    let is_running = |process: &&Process| process.lifetime.end == End::Running;
+    let running = recording.processes.iter().filter(is_running).count() as u64;
+    let span = match (running, is_longer) {
+        (0, true) => format!(", {} for all", duration(span_ns)),
+        (1.., _) if process.lifetime.end != End::Running => {
+            format!("; {} still running", counted(running, "process image"))
+        }
+        _ => String::new(),
+    };
     format!("{} {}{span}{others}", command_line(process, 60), ended(process))
 }
 
