@@ -450,11 +450,11 @@ impl Stack<'_> {
         }
         // rbp may be anything in code without a rule. The ABI marks the outermost frame with 0.
         let (word, bp) = next.as_ref().map_or((0, 0), |next| (next.word & ADDRESS, next.bp));
-        let is_plausible = match word {
+        let mut is_plausible = || match word {
             0 => bp == 0,
-            _ => step != Step::FramePointer || machine.is_return_address(word, bp == 0),
+            _ => machine.is_return_address(word, bp == 0),
         };
-        if step == Step::FramePointer && !is_plausible {
+        if step == Step::FramePointer && !is_plausible() {
             machine.ended(Early::NoRule);
             self.scratch[new - 1].flags |= UNPROVEN;
             return None;

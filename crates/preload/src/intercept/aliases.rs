@@ -70,7 +70,7 @@ pub fn called_object() -> Option<&'static LinkMap> {
 
 /// Calls `visit` with the address of each function of an allocator that another object imports by a
 /// name with this prefix.
-pub fn each_import(allocator: &LinkMap, prefix: &str, mut visit: impl FnMut(u64)) {
+pub fn each_own_name(allocator: &LinkMap, prefix: &str, mut visit: impl FnMut(u64)) {
     for map in objects().filter(|map| !core::ptr::eq(*map, allocator)) {
         each_unbound_import(map, |import| {
             let name = Some(import.name()).filter(|name| name.starts_with(prefix.as_bytes()));

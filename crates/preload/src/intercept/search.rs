@@ -78,7 +78,7 @@ pub fn of_process(map: &LinkMap) -> Search {
         {
             instance.needed = [false; _];
             let prefix = instance.prefix;
-            aliases::each_import(map, prefix.text(), |address| instance.need(address));
+            aliases::each_own_name(map, prefix.text(), |address| instance.need(address));
         }
     }
     Search { unknown: Shapes::NONE, ..search }
