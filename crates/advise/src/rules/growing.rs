@@ -140,8 +140,9 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
             place: material.place(&group.rows, |m| m.live_bytes),
             what: format!("has {} more live every minute", bytes((trend.slope * 60.0) as u64)),
             evidence: vec![format!(
-                "{} snapshots: live bytes grow from {} to {}, by {} ± {} per second, at the same \
-                 rate until the end",
+                "the last {} of {} snapshots: live bytes grow from {} to {}, by {} ± {} per \
+                 second, at the same rate until the end",
+                count((values.len() - values.len() / WARM_UP_PART) as u64),
                 count(values.len() as u64),
                 bytes(first),
                 bytes(last),

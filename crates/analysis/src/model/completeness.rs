@@ -40,8 +40,8 @@ pub struct Completeness {
     pub held_ns: Option<u64>,
     /// Kinds of lost events, and children without a profile. Empty if nothing was lost.
     pub losses: Vec<Loss>,
-    /// Nanoseconds for which recording of the process was off.
-    pub off_ns: u64,
+    /// For how long recording of the process was off.
+    pub off: Off,
     /// The limit of the profile, if it was reached.
     pub profile_limit: Option<ProfileLimit>,
     /// Programs that the children without a profile executed, as far as the recorder had room to
@@ -49,6 +49,18 @@ pub struct Completeness {
     pub unrecorded_programs: Vec<UnrecordedProgram>,
     /// Further restrictions, for people: a truncated file, a module that changed.
     pub notes: Vec<String>,
+}
+
+/// For how long recording of a process was off.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Off {
+    /// Never.
+    #[default]
+    Never,
+    /// For this many nanoseconds.
+    For(u64),
+    /// For an unknown time: not all changes are on the timeline.
+    Sometimes,
 }
 
 /// A limit that a profile has reached: after that, new stacks were not stored.

@@ -27,7 +27,7 @@ pub use account::{
     RangeMapping,
 };
 pub use attribution::{Attribution, OwnName, OwnPattern};
-pub use completeness::{Completeness, Interception, Loss, ProfileLimit, UnrecordedProgram};
+pub use completeness::{Completeness, Interception, Loss, Off, ProfileLimit, UnrecordedProgram};
 pub use heaptide_format::{Call, PythonObjects};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};

@@ -410,7 +410,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
             held_ns: processes.iter().filter_map(|p| p.completeness.held_ns).max(),
             python_objects: processes.iter().filter_map(|p| p.completeness.python_objects).max(),
-            off_ns: processes.iter().map(|p| p.completeness.off_ns).max().unwrap_or(0),
+            off: processes.iter().map(|p| p.completeness.off).max().unwrap_or_default(),
             notes: notes(processes),
             unrecorded_programs: unrecorded_programs(processes),
             ..Completeness::default()

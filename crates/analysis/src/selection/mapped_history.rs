@@ -106,8 +106,8 @@ impl Live {
     }
 }
 
-/// Returns samples of totals at the given times, with the memory of the process from those of all
-/// mappings. Of totals at one time, and of small changes, only the last is kept.
+/// Returns samples of totals at the given times, with the memory of the process from the nearest of
+/// those of all mappings. Of totals at one time, and of small changes, only the last is kept.
 fn samples(totals: &[(u64, u64)], peak_bytes: u64, of_all: &[Sample]) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let (mut peak, mut others) = (0, of_all.iter().peekable());
@@ -124,7 +124,9 @@ fn samples(totals: &[(u64, u64)], peak_bytes: u64, of_all: &[Sample]) -> Vec<Sam
         while let Some(other) = others.next_if(|other| other.time_ns <= time_ns) {
             process = *other;
         }
-        let Sample { resident_bytes, virtual_bytes, .. } = process;
+        let is_nearer = |next: &&&Sample| next.time_ns - time_ns < time_ns - process.time_ns;
+        let nearest = others.peek().filter(is_nearer).map_or(process, |next| **next);
+        let Sample { resident_bytes, virtual_bytes, .. } = nearest;
         samples.push(Sample {
             time_ns,
             live_bytes,

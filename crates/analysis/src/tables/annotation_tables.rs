@@ -8,7 +8,7 @@ use heaptide_format::Sums;
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Entered, Label, LabelId, LaneId, Mark, MarkKind, Scope, ScopeId, Shape, Window,
+    Entered, Label, LabelId, LaneId, Mark, MarkKind, Off, Scope, ScopeId, Shape, Window,
 };
 use crate::profile::annotations::Name;
 use crate::profile::parsed::Profile;
@@ -218,9 +218,15 @@ pub(crate) fn mark_names(profile: &Profile) -> Vec<Arc<str>> {
     names
 }
 
-/// Returns the nanoseconds for which recording was off, from the marks of its changes, in a process
-/// that lasted `lasted_ns`; `is_off`: whether it was off last.
-pub(crate) fn off_ns(marks: &[Mark], is_off: bool, lasted_ns: u64) -> u64 {
+/// Returns for how long recording was off, from the marks of its changes, in a process that lasted
+/// `lasted_ns`. `is_off`: whether it was off last; `is_recorded_before`: whether allocations from
+/// before a time were recorded. A request that was not handled in time has no mark.
+pub(crate) fn off(
+    marks: &[Mark],
+    is_off: bool,
+    lasted_ns: u64,
+    is_recorded_before: impl Fn(u64) -> bool,
+) -> Off {
     let changes = marks.iter().filter_map(|mark| match mark.kind {
         MarkKind::On => Some((mark.time_ns.min(lasted_ns), true)),
         MarkKind::Off => Some((mark.time_ns.min(lasted_ns), false)),
@@ -228,20 +234,22 @@ pub(crate) fn off_ns(marks: &[Mark], is_off: bool, lasted_ns: u64) -> u64 {
     });
     let mut changes: Vec<(u64, bool)> = changes.collect();
     changes.sort_by_key(|change| change.0);
-    // Before the first change, the opposite held.
-    let was_on = changes.first().map_or(!is_off, |&(_, on)| !on);
-    let (mut sum, mut off_since) = (0, (!was_on).then_some(0));
-    for (time_ns, on) in changes {
-        match off_since {
-            Some(since) if on => {
-                sum += time_ns - since;
-                off_since = None;
-            }
-            None if !on => off_since = Some(time_ns),
-            _ => {}
-        }
+    let alternate = changes.windows(2).all(|two| two[0].1 != two[1].1);
+    let ends_right = changes.last().is_none_or(|&(_, on)| on != is_off);
+    let (first_ns, began_off) = match changes.first() {
+        Some(&(time_ns, on)) => (time_ns, on),
+        None => (lasted_ns, is_off),
+    };
+    if !alternate || !ends_right || began_off && is_recorded_before(first_ns) {
+        return Off::Sometimes;
     }
-    sum + off_since.map_or(0, |since| lasted_ns - since)
+    let begins = began_off.then_some(0);
+    let begins = begins.into_iter().chain(changes.iter().filter(|c| !c.1).map(|c| c.0));
+    let ends = changes.iter().filter(|c| c.1).map(|c| c.0).chain([lasted_ns]);
+    match begins.zip(ends).map(|(begin, end)| end - begin).sum() {
+        0 => Off::Never,
+        ns => Off::For(ns),
+    }
 }
 
 /// Returns the marks of the kinds that this version knows.
@@ -277,16 +285,21 @@ mod tests {
             number: 0,
             live_bytes: 0,
         };
-        let off = |changes: &[(u64, MarkKind)], is_off: bool| {
+        let off_at = |changes: &[(u64, MarkKind)], is_off: bool, recorded: bool| {
             let marks: Vec<Mark> = changes.iter().copied().map(mark).collect();
-            off_ns(&marks, is_off, 100)
+            off(&marks, is_off, 100, |_| recorded)
         };
-        use MarkKind::{Mark as Other, Off, On};
-        assert_eq!((off(&[], false), off(&[], true)), (0, 100));
-        assert_eq!(off(&[(30, Off)], true), 70);
-        assert_eq!(off(&[(30, On)], false), 30, "off at the start");
-        assert_eq!(off(&[(20, Off), (25, Other), (30, On), (90, Off)], true), 20);
-        assert_eq!(off(&[(20, Off), (30, Off), (40, On)], false), 20);
-        assert_eq!(off(&[(120, Off)], true), 0, "after the end");
+        use MarkKind::{Mark as Other, Off as Down, On as Up};
+        assert_eq!(off_at(&[], false, true), Off::Never);
+        assert_eq!(off_at(&[], true, false), Off::For(100));
+        assert_eq!(off_at(&[(30, Down)], true, true), Off::For(70));
+        assert_eq!(off_at(&[(30, Up)], false, false), Off::For(30), "off at the start");
+        let several = [(20, Down), (25, Other), (30, Up), (90, Down)];
+        assert_eq!(off_at(&several, true, true), Off::For(20));
+        assert_eq!(off_at(&[(120, Down)], true, true), Off::Never, "after the end");
+        // Requests without a mark.
+        assert_eq!(off_at(&[(30, Up)], false, true), Off::Sometimes);
+        assert_eq!(off_at(&[(20, Down), (30, Down)], true, true), Off::Sometimes);
+        assert_eq!(off_at(&[(20, Down)], false, true), Off::Sometimes);
     }
 }

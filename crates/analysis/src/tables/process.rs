@@ -18,8 +18,8 @@ use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
     Attribution, BELOW_THRESHOLD, CodeKind, Completeness, End, Frame, FrameId, Identity, ImageRole,
-    Lifetime, Loss, Measures, Mode, Module, ModuleId, NOT_BELOW_THRESHOLD, Process, Rank, Site,
-    SiteRows, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
+    Lifetime, Loss, Mark, Measures, Mode, Module, ModuleId, NOT_BELOW_THRESHOLD, Off, Process,
+    Rank, Site, SiteRows, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
@@ -89,11 +89,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         all.for_each(Measures::take_live_as_peak);
     }
     Process {
-        mode: match profile.mode {
-            format::Mode::Counters => Mode::Counters,
-            format::Mode::Stacks | format::Mode::Sampled => Mode::Stacks,
-            format::Mode::Scopes => Mode::Scopes,
-        },
+        mode: mode(profile.mode),
         sampling,
         lifetime: Lifetime {
             start_realtime_ns: header.start_realtime_ns,
@@ -104,10 +100,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         peak_time_ns: peak.time_ns,
         attribution: Attribution::default(),
         unwinder: unwinder(header),
-        completeness: Completeness {
-            off_ns: annotation_tables::off_ns(&marks, is_off(header), ending.lasted.ns),
-            ..completeness(&profile, &mut ending, unmatched_frees, peak.bound_bytes)
-        },
+        completeness: completeness(&profile, &mut ending, unmatched_frees, &peak, &marks),
         tables: Tables {
             histogram: histogram(&profile, &totals),
             sites,
@@ -139,10 +132,24 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     }
 }
 
-/// Returns whether recording of the process was off last.
-fn is_off(header: &format::FileHeader) -> bool {
+/// Returns how a process was recorded; that it was sampled is stated apart.
+const fn mode(mode: format::Mode) -> Mode {
+    match mode {
+        format::Mode::Counters => Mode::Counters,
+        format::Mode::Stacks | format::Mode::Sampled => Mode::Stacks,
+        format::Mode::Scopes => Mode::Scopes,
+    }
+}
+
+/// Returns for how long recording of a process, which lasted `lasted_ns`, was off.
+fn off(profile: &Profile, marks: &[Mark], lasted_ns: u64) -> Off {
+    let header = &profile.header;
     let by_program = header.control & format::CONTROL_OFF != 0;
-    by_program || header.control >= format::CONTROL_PAUSE || header.command_off != 0
+    let is_off = by_program || header.control >= format::CONTROL_PAUSE || header.command_off != 0;
+    annotation_tables::off(marks, is_off, lasted_ns, |time_ns| {
+        let earlier = profile.timeline.iter().take_while(|sample| sample.time_ns < time_ns);
+        earlier.into_iter().any(|sample| sample.allocations > 0)
+    })
 }
 
 fn unwinder(header: &format::FileHeader) -> UnwinderStats {
@@ -178,12 +185,13 @@ fn completeness(
     profile: &Profile,
     ending: &mut Ending,
     unmatched_frees: u64,
-    peak_bound_bytes: u64,
+    peak: &Peak,
+    marks: &[Mark],
 ) -> Completeness {
     let header = &profile.header;
     Completeness {
         part: ending.part.take(),
-        peak_bound_bytes,
+        peak_bound_bytes: peak.bound_bytes,
         unmatched_frees: header.unmatched_frees.saturating_add(unmatched_frees),
         starts_in_middle: unrecorded::starts_in_middle(header),
         unrecorded: unrecorded::reason(header),
@@ -195,7 +203,7 @@ fn completeness(
         held_ns: profile.held.as_ref().map(|held| held.time_ns),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),
-        off_ns: 0,
+        off: off(profile, marks, ending.lasted.ns),
         memory: None,
         leaves_mappings: false,
         peak_is_least: false,

@@ -371,9 +371,12 @@ fn unless_negative(stop: Stop) -> Stop {
 /// States that limits apply to the heap, if the program also mapped memory that raises its peak.
 fn heap_only(process: &Process, answer: &Answer) -> Option<String> {
     let heap = process.totals.peak_bytes;
-    (answer.peak_bytes > heap + heap / 64).then(|| {
-        let with = bytes(answer.peak_bytes);
-        format!("heap only; with the memory that the program maps itself (--kind program), peak is {with}")
+    let all = answer.peak_bytes.filter(|all| *all > heap + heap / 64)?;
+    Some({
+        let with = bytes(all);
+        format!(
+            "heap only; with the memory that the program maps itself (--kind program), peak is {with}"
+        )
     })
 }
 

@@ -284,7 +284,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     (
         "large.c TABLE",
         &[
-            "`five` (large.c:13) holds 5.00 GiB, 62.5% of peak usage (8.00 GiB ",
+            "`five` (large.c:13) holds 5.00 GiB, 100% of peak usage (5.00 GiB ",
             "), freed before exit.",
         ],
     ),
@@ -428,7 +428,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
         "sqlite3",
         &[
             "code without names in libsqlite3.so",
-            " holds 3.85 MiB, 99.9% of peak usage (3.86 MiB ",
+            " holds 3.64 MiB, 99.9% of peak usage (3.65 MiB ",
             "), freed before exit.",
         ],
     ),

@@ -55,9 +55,11 @@ pub(crate) fn summary(process: &Process) -> Option<(u64, String)> {
     Some((resident, format!("after {after}{most}: {}", parts.join(", "))))
 }
 
-/// Returns the highest resident memory that any account reports.
+/// Returns the highest resident memory that any account or sample reports: accounts may end early,
+/// for lack of memory.
 pub(crate) fn highest(process: &Process) -> u64 {
-    process.time.accounts.iter().map(|account| account.most_resident_bytes).max().unwrap_or(0)
+    let accounts = process.time.accounts.iter().map(|account| account.most_resident_bytes);
+    accounts.chain(process.time.samples.iter().map(|s| s.resident_bytes)).max().unwrap_or(0)
 }
 
 /// Returns a note if the account is far below the highest resident memory: it was taken before the

@@ -13,8 +13,8 @@ pub struct Answer {
     pub sentence: Option<String>,
     /// Which process is shown and why; `None` if there is only one.
     pub subject: Option<String>,
-    /// Peak usage of the memory that the sentences are about.
-    pub peak_bytes: u64,
+    /// Peak usage of the memory that the sentences are about; `None` of several images.
+    pub peak_bytes: Option<u64>,
 }
 
 impl Answer {
@@ -23,7 +23,7 @@ impl Answer {
         let sentences = [not_recorded(recording, process), sentence(process)];
         let said: Vec<String> = sentences.into_iter().flatten().collect();
         let sentence = (!said.is_empty()).then(|| said.join(" "));
-        let peak_bytes = process.totals.peak_bytes;
+        let peak_bytes = (process.identity.images == 1).then_some(process.totals.peak_bytes);
         Answer { sentence, subject: subject_says(recording), peak_bytes }
     }
 }

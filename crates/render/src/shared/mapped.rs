@@ -26,6 +26,7 @@ pub(crate) fn mapped_summary(process: &Process) -> Option<(String, String)> {
         named.push(format!("more {}", bytes(rest)));
     }
     let live = bytes(totals.live_bytes);
-    let says = format!("at peak ({}), {live} live at the end", named.join(", "));
+    let named = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+    let says = format!("at peak{named}, {live} live at the end");
     Some((bytes(totals.peak_bytes), says))
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Interception, Process, Recording};
+use heaptide_analysis::model::{Interception, Off, Process, Recording};
 use heaptide_analysis::text::{of_path, printable};
 use heaptide_analysis::views::memory::{At, Memory};
 
@@ -92,7 +92,8 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
     }
     row("file", of_path(&p.identity.file))?;
     let bound = match p.completeness.peak_bound_bytes {
-        0 => "exact".to_owned(),
+        0 if p.completeness.off == Off::Never => "exact".to_owned(),
+        0 => "exact while recording was on".to_owned(),
         bound => format!("exact within {} ({})", bytes(bound), counted(bound, "byte")),
     };
     row("peak", format!("{}, {bound}", counted(p.totals.peak_bytes, "byte")))?;

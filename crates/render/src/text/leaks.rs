@@ -32,9 +32,9 @@ const PAGES: usize = 5;
 /// Maximum characters of a name.
 const NAME: usize = 64;
 
-/// Why objects of a Python program are not among its leaks.
-const FREED_BY_PYTHON: &str = "Python frees its objects when it ends, so those that were kept until \
-    then are not listed; `heaptide peak`, or a snapshot before the end, shows them";
+/// Why objects of a Python program are not among its leaks, unless it ended by `os._exit`.
+const FREED_BY_PYTHON: &str = "Objects that Python freed when it ended are not listed; `heaptide \
+    peak`, or a snapshot before the end, shows them";
 /// Which blocks are listed if it is known what Python freed when it ended.
 const HELD_BEFORE: &str = "Python frees its objects when it ends; `--at-exit` lists only what is \
     left then";
@@ -110,8 +110,15 @@ fn processes(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()
     if let ([(process, leaks)], []) | ([], [(process, leaks)]) = (&leaking[..], &others[..]) {
         return page(out, process, leaks, view, view.top.unwrap_or(ROWS));
     }
-    let all = counted((leaking.len() + others.len()) as u64, "process image");
-    writeln!(out, "{all}, {} with live blocks that are not suppressed, most first", leaking.len())?;
+    let images = |found: &[(&Process, Leaks)]| -> u64 {
+        found.iter().map(|(process, _)| u64::from(process.identity.images)).sum()
+    };
+    let (of_leaking, of_others) = (images(leaking), images(others));
+    let all = counted(of_leaking + of_others, "process image");
+    // How many of joined images have live blocks is not known.
+    let is_known = of_leaking == leaking.len() as u64;
+    let with = if is_known { of_leaking.to_string() } else { "some".to_owned() };
+    writeln!(out, "{all}, {with} with live blocks that are not suppressed, most first")?;
     if let Some(says) = found.subject.as_ref() {
         writeln!(out, "subject: {says}")?;
     }

@@ -40,11 +40,19 @@ pub fn write(out: &mut Screen, process: &Process, memory: &Memory) -> io::Result
         )?;
     }
     let (tables, absent) = (bytes(account.page_table_bytes), bytes(account.absent_bytes));
-    writeln!(
-        out,
-        "not resident: {absent} of mappings, never touched or given back; page tables take {tables}"
-    )?;
+    writeln!(out, "mappings without a resident page: {absent}; page tables take {tables}")?;
     writeln!(out, "free memory of the heap: {}", free_from(account))?;
+    let before = match (process.completeness.starts_in_middle, process.identity.forked) {
+        (true, _) => Some("the recording began"),
+        (false, true) => Some("the process was forked"),
+        (false, false) => None,
+    };
+    if let Some(before) = before {
+        writeln!(
+            out,
+            "blocks from before {before} are not recorded: they are part of the overhead"
+        )?;
+    }
     if let Some(says) = allocator_says(account) {
         writeln!(out, "allocator's own numbers by {says}")?;
     }

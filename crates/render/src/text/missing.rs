@@ -1,6 +1,6 @@
 //! Significant gaps of a recording, for the summary of a run.
 
-use heaptide_analysis::model::{Loss, Process, ProfileLimit, Recording};
+use heaptide_analysis::model::{Loss, Off, Process, ProfileLimit, Recording};
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
 use heaptide_analysis::views::unstored::unstored_allocations;
 
@@ -16,6 +16,7 @@ pub(crate) fn lines(recording: &Recording) -> Vec<String> {
     lines.extend(in_part(recording));
     lines.extend(own_malloc(recording));
     lines.extend(other_allocator(recording));
+    lines.extend(from_before(recording));
     lines.extend(while_off(recording));
     lines.extend(device_memory(recording));
     lines.extend(nearly_all(recording));
@@ -52,19 +53,31 @@ pub fn of_process(process: &Process) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
+/// Returns a line about processes to which a command attached.
+fn from_before(recording: &Recording) -> Option<String> {
+    let began_late = |process: &&Process| process.completeness.starts_in_middle;
+    let with = images(recording.processes.iter().filter(began_late));
+    let why = "the recording began when heaptide attached";
+    (with > 0).then(|| whose(recording, with, "older blocks", why))
+}
+
 const WHILE_OFF: &str = "everything while recording was off";
 
 /// Returns for how long recording of a process was off, if it was.
 fn off(process: &Process) -> Option<String> {
-    let off_ns = process.completeness.off_ns;
     let of = duration(process.lifetime.duration_ns);
-    (off_ns > 0).then(|| format!("{} of {of}", duration(off_ns)))
+    match process.completeness.off {
+        Off::Never => None,
+        Off::For(off_ns) => Some(format!("{} of {of}", duration(off_ns))),
+        Off::Sometimes => Some(format!("unknown how much of {of}")),
+    }
 }
 
 /// Returns a line about processes whose recording was off, with the longest time.
 fn while_off(recording: &Recording) -> Option<String> {
-    let were_off = || recording.processes.iter().filter(|p| p.completeness.off_ns > 0);
-    let longest = were_off().max_by_key(|process| process.completeness.off_ns)?;
+    let is_off = |process: &&Process| process.completeness.off != Off::Never;
+    let were_off = || recording.processes.iter().filter(is_off);
+    let longest = were_off().max_by_key(|process| process.completeness.off)?;
     Some(whose(recording, images(were_off()), WHILE_OFF, &off(longest)?))
 }
 

@@ -13,7 +13,9 @@ mod runtimes;
 
 use std::cmp::Reverse;
 
-use crate::model::{Account, AccountCause, AccountRange, End, MappingClass, Process};
+use crate::model::{
+    Account, AccountCause, AccountRange, End, MappingClass, Mode, Process, PythonObjects,
+};
 use crate::selection::kind::MemoryKind;
 use heaptide_format::ACCOUNT_HELD_PART;
 use mappings::{Class, History};
@@ -102,6 +104,10 @@ const UNCERTAIN_BYTES: u64 = 1 << 20;
 /// explain the highest resident memory of the process. Without accounts, that is a bound. Must be
 /// called before a kind is selected.
 pub fn usual_kind(process: &Process) -> MemoryKind {
+    let has_objects = process.completeness.python_objects == Some(PythonObjects::Blocks);
+    if process.mode != Mode::Stacks && has_objects {
+        return MemoryKind::Heap; // without stacks, mappings may be the arenas of these objects
+    }
     let is_of_program = |range: &&AccountRange| {
         let class = range.mapping.as_ref().map(|mapping| mapping.class);
         matches!(class, Some(MappingClass::Other | MappingClass::Shared))
