@@ -147,8 +147,8 @@ fn off(profile: &Profile, marks: &[Mark], lasted_ns: u64) -> Off {
     let by_program = header.control & format::CONTROL_OFF != 0;
     let is_off = by_program || header.control >= format::CONTROL_PAUSE || header.command_off != 0;
     annotation_tables::off(marks, is_off, lasted_ns, |time_ns| {
-        let earlier = profile.timeline.iter().take_while(|sample| sample.time_ns < time_ns);
-        earlier.into_iter().any(|sample| sample.allocations > 0)
+        let mut earlier = profile.timeline.iter().take_while(|sample| sample.time_ns < time_ns);
+        earlier.any(|sample| sample.allocations > 0)
     })
 }
 

@@ -372,12 +372,10 @@ fn unless_negative(stop: Stop) -> Stop {
 fn heap_only(process: &Process, answer: &Answer) -> Option<String> {
     let heap = process.totals.peak_bytes;
     let all = answer.peak_bytes.filter(|all| *all > heap + heap / 64)?;
-    Some({
-        let with = bytes(all);
-        format!(
-            "heap only; with the memory that the program maps itself (--kind program), peak is {with}"
-        )
-    })
+    let with = bytes(all);
+    Some(format!(
+        "heap only; with the memory that the program maps itself (--kind program), peak is {with}"
+    ))
 }
 
 /// Returns what is missing in a process, so that its values may be too small.

@@ -407,7 +407,7 @@ fn leaks_of_python_are_what_it_held_before_it_ended(versions: Versions) {
 }
 
 fn what_forked_children_held_and_a_copy_that_cannot_be_written(versions: Versions) {
-    const NOT_KEPT: &str = "those that were kept until then are not listed";
+    const NOT_KEPT: &str = "Objects that Python freed when it ended are not listed";
     let place = versions.scratch("python-held-forked");
     let recording = place.join("x.heaptide");
     for python in &versions.pythons() {
