@@ -2,6 +2,7 @@
 //! new block never exist at once, in contrast to one that is copied.
 //
 // expect leaf:resize allocations=3 reallocations=3 requested_bytes=209764352
+// expect leaf:refused allocations=0 failed=1
 // expect leaf:copied allocations=1 reallocations=1 requested_bytes=100663296
 #include "guest.h"
 #include <sys/mman.h>
@@ -12,6 +13,8 @@ static NOINLINE char *start(size_t n) { return keep(malloc(n)); }
 static NOINLINE char *aligned(size_t n) { return keep(aligned_alloc(64, n)); }
 static NOINLINE char *resize(char *p, size_t n) { return keep(realloc(p, n)); }
 static NOINLINE char *copied(char *p, size_t n) { return keep(realloc(p, n)); }
+
+static NOINLINE char *refused(char *p, size_t n) { return keep(realloc(p, n)); }
 
 // Forbids that a block grows in place.
 static void wall(char *p)
@@ -31,6 +34,7 @@ int main(void)
     p[5] = 7;
     p = resize(p, 150 * mib);
     CHECK(p != old && p[5] == 7);
+    CHECK(refused(p, mib << 40) == NULL && p[5] == 7);
     char *q = aligned(40 * mib);
     CHECK((uintptr_t)q % 4096 == 64);
     wall(q);

@@ -113,11 +113,10 @@ pub(crate) fn removed_says(removed: &Removed) -> Option<String> {
 /// was live in them at their end; `None` if there are none.
 pub fn removed_images(removed: &Removed) -> Option<String> {
     let Removed { images, live_bytes, peak_bytes, .. } = *removed;
-    let images = counted(images, "ended process image").to_owned();
-    (removed.images > 0).then(|| {
+    (images > 0).then(|| {
         format!(
-            "{images} no longer in the recording, to keep to its limit (peak at most {}, {} live \
-             at exit)",
+            "{} no longer in the recording, to keep to its limit (peak at most {}, {} live at exit)",
+            counted(images, "ended process image"),
             bytes(peak_bytes),
             bytes(live_bytes)
         )
