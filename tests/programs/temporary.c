@@ -1,4 +1,4 @@
-//! Temporary blocks, freed by their thread with no allocation between, and five cases that are not
+//! Temporary blocks, freed by their thread with no allocation between, and cases that are not
 //! temporary.
 //
 // expect function:brief allocations=1000 frees=1000 temporary=1000
@@ -6,7 +6,7 @@
 // expect function:outlived allocations=100 frees=100 temporary=0
 // expect function:between allocations=100 frees=100 temporary=100
 // expect function:resized allocations=10 frees=10 temporary=0
-// expect function:resizes allocations=10 reallocations=10 frees=10
+// expect function:resizes allocations=10 reallocations=10 frees=10 temporary=10
 // expect function:pair_first allocations=10 frees=10 temporary=0
 // expect function:pair_second allocations=10 frees=10 temporary=10
 // expect function:never allocations=5 frees=0 temporary=0
@@ -34,7 +34,7 @@ int main(void)
         free(p);
     }
     for (int i = 0; i < 10; i++) {
-        void *p = resizes(resized());  // a release by realloc does not count as temporary
+        void *p = resizes(resized());  // what realloc releases is not temporary, its own block is
         free(p);
     }
     for (int i = 0; i < 10; i++) {

@@ -500,7 +500,7 @@ impl Blocks {
     /// unless both have the same address.
     fn reallocate(&mut self, to: &mut Sink) {
         let doing = &mut self.doing[to.step.who.place as usize];
-        doing.last_block = 0;
+        doing.last_block = to.step.address;
         let old = doing.moving.take();
         let is_in_place = |old: &Block| to.step.remapped || old.address == to.step.address;
         let (first, last) =

@@ -205,7 +205,7 @@ fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
                 for (operation, number) in order.map(|i| both[i]) {
                     add(operation, number, false);
                 }
-                last = None;
+                last = Some(done.address);
             }
             What::ToNothing => add(Operation::Free, done.block, false),
             What::NotMoved | What::Failed => add(Operation::Fail, 0, false),

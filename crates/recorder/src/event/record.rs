@@ -548,7 +548,7 @@ impl Moving {
         let epoch = lane.header.epoch.get();
         sites::add_alloc(site.record(), requested, usable, epoch, rose);
         site.record().reallocations.add(1);
-        lane.last_block = core::ptr::null_mut();
+        lane.last_block = block;
         count(lane, requested, usable);
         if lane.is_traced() {
             let remapped = self.is_remapped(block, usable);
@@ -575,7 +575,7 @@ impl Moving {
         }
         lane.record.reallocations.add(1);
         count_plainly(lane, requested);
-        lane.last_block = core::ptr::null_mut();
+        lane.last_block = block;
         count(lane, requested, usable);
         if sampling::is_sampled(lane) {
             let site = sample(lane, entry, block, Call::Realloc, (requested, usable), rose);
@@ -684,7 +684,7 @@ pub fn count_resize(
     charge_site(lane, block, site, before, false, rose);
     sites::add_alloc(now.record(), requested, after, lane.header.epoch.get(), rose);
     now.record().reallocations.add(1);
-    lane.last_block = core::ptr::null_mut();
+    lane.last_block = block;
     if lane.is_traced() {
         trace::write_move(lane, block, site, before);
         trace::write_alloc(lane, block, (now, requested, after), [true, false]);
@@ -717,6 +717,7 @@ fn count_resize_in_lane(
     lane.record.reallocations.add(1);
     count_plainly(lane, requested);
     charge_sampled(lane, block, site, before, false, rose);
+    lane.last_block = block;
     count(lane, requested, after);
     if sampling::is_sampled(lane) {
         let now = site_of_resized(lane, site, requested);
