@@ -33,6 +33,9 @@ pub enum MappingCall {
     Break = 2,
     /// `shmat`.
     Shmat = 3,
+    /// `mprotect`: memory that was reserved (`PROT_NONE`) became accessible, or
+    /// was reserved again; flags and file are those of the previous mapping.
+    Mprotect = 4,
 }
 
 /// [`MappingKey::flags`]: changes are shared with other processes.

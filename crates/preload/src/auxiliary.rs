@@ -223,8 +223,14 @@ static WATCHED: [u64; SYSCALLS / 64] = {
         bits[DEPARTING[at] / 64] |= 1 << (DEPARTING[at] % 64);
         at += 1;
     }
-    let others =
-        [numbers::MMAP, numbers::MUNMAP, numbers::MREMAP, numbers::MLOCKALL, numbers::SECCOMP];
+    let others = [
+        numbers::MMAP,
+        numbers::MUNMAP,
+        numbers::MREMAP,
+        numbers::MPROTECT,
+        numbers::MLOCKALL,
+        numbers::SECCOMP,
+    ];
     let mut at = 0;
     while at < others.len() {
         bits[others[at] / 64] |= 1 << (others[at] % 64);
@@ -240,6 +246,7 @@ extern "C" fn before_syscall(number: usize) -> usize {
         numbers::MMAP => return mappings::mmap_by_syscall as *const () as usize,
         numbers::MUNMAP => return mappings::munmap_by_syscall as *const () as usize,
         numbers::MREMAP => return mappings::mremap_by_syscall as *const () as usize,
+        numbers::MPROTECT => return mappings::mprotect_by_syscall as *const () as usize,
         numbers::MLOCKALL => return mlockall_by_syscall as *const () as usize,
         number if DEPARTING.contains(&number) => departs(),
         _ => {}

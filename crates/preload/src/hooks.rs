@@ -121,6 +121,7 @@ hooks! {
     mapping mmap64 = mappings::mmap64_body;
     mapping munmap = mappings::munmap_body;
     mapping mremap = mappings::mremap_body;
+    mapping mprotect = mappings::mprotect_body;
     mapping brk = mappings::brk_body;
     mapping sbrk = mappings::sbrk_body;
     mapping shmat = mappings::shmat_body;

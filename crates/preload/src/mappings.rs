@@ -37,6 +37,7 @@ real! {
     static MMAP64 = "mmap64", Mmap;
     static MUNMAP = "munmap", extern "C" fn(usize, usize) -> i32;
     static MREMAP = "mremap", extern "C" fn(usize, usize, usize, i32, usize) -> usize;
+    static MPROTECT = "mprotect", extern "C" fn(usize, usize, i32) -> i32;
     static BRK = "brk", extern "C" fn(usize) -> i32;
     static SBRK = "sbrk", extern "C" fn(isize) -> usize;
     static SHMAT = "shmat", extern "C" fn(i32, usize, i32) -> usize;
@@ -156,6 +157,33 @@ fn remap(
     start
 }
 
+pub extern "C" fn mprotect_body(
+    start: usize,
+    bytes: usize,
+    protection: i32,
+    _: usize,
+    _: usize,
+    _: usize,
+    sp: u64,
+    bp: u64,
+) -> i32 {
+    protect(Entry { sp, bp }, (start, bytes, protection), || {
+        call_real!(MPROTECT, (start, bytes, protection), ERROR)
+    })
+}
+
+fn protect<T: PartialEq + From<u8>>(
+    entry: Entry,
+    (start, bytes, protection): (usize, usize, i32),
+    call: impl FnOnce() -> T,
+) -> T {
+    let status = call();
+    if status == T::from(0) {
+        mappings::protected::<Preload>(entry, start as u64, bytes as u64, protection as u32);
+    }
+    status
+}
+
 pub extern "C" fn brk_body(
     to: usize,
     _: usize,
@@ -256,6 +284,7 @@ by_syscall! {
     mmap_by_syscall = mmap_syscall_body;
     munmap_by_syscall = munmap_syscall_body;
     mremap_by_syscall = mremap_syscall_body;
+    mprotect_by_syscall = mprotect_syscall_body;
 }
 
 extern "C" fn mmap_syscall_body(
@@ -305,5 +334,20 @@ extern "C" fn mremap_syscall_body(
 ) -> usize {
     remap(Entry { sp, bp }, (old, old_bytes, bytes, flags as i32), || {
         call_real!(SYSCALL, (number, old, old_bytes, bytes, flags, new, 0), FAILED)
+    })
+}
+
+extern "C" fn mprotect_syscall_body(
+    number: usize,
+    start: usize,
+    bytes: usize,
+    protection: usize,
+    _: usize,
+    _: usize,
+    sp: u64,
+    bp: u64,
+) -> usize {
+    protect(Entry { sp, bp }, (start, bytes, protection as i32), || {
+        call_real!(SYSCALL, (number, start, bytes, protection, 0, 0, 0), FAILED)
     })
 }

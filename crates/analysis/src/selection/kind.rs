@@ -146,8 +146,8 @@ impl Joint {
 
 impl Mapping {
     /// Returns whether it is memory for data of the program that no recorded block contains:
-    /// anonymous or shared memory that was accessible from its creation. `arenas` has the purpose
-    /// of Python's arenas.
+    /// anonymous or shared memory that is not only reserved. `arenas` has the purpose of Python's
+    /// arenas.
     fn is_of_program(&self, arenas: Arenas) -> bool {
         let is_data = match self.class {
             MappingClass::Other | MappingClass::Shared => true,

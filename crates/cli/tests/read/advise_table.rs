@@ -442,7 +442,7 @@ const SENTENCES: &[(&str, &[&str])] = &[
     ),
     ("dot", &["code without names in libfontconfig.so", " holds ", " of peak usage", "; then "]),
     // Whether an account has much of the heap depends on when it is taken.
-    ("node", &[" of peak usage"]),
+    ("node", &["JavaScript's own heap holds ", " outside of it"]),
     ("luajit", &["LuaJIT's own heap holds ", " MiB resident after ", "it uses malloc."]),
     ("ruby", &["ode without names in libruby-", " holds ", " of peak usage", "live at exit."]),
     (

@@ -133,7 +133,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 102] = [
+const ELSEWHERE: [&str; 103] = [
     "resident_between.c",
     "renamed.c",
     "renamed_pointer.c",
@@ -195,6 +195,7 @@ const ELSEWHERE: [&str; 102] = [
     "map_fork.c",
     "map_partial.c",
     "map_remap.c",
+    "map_reserved.c",
     "map_reset.c",
     "map_shared.c",
     "map_signals.c",

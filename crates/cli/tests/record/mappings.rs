@@ -24,6 +24,7 @@ macro_rules! mappings {
 mappings! {
     unmapping_in_parts "map_partial.c"
     every_mremap "map_remap.c"
+    reserved_memory_that_mprotect_opens "map_reserved.c"
     replaced_by_map_fixed "map_fixed.c"
     forked_children "map_fork.c"
     ranges_that_are_not_known "map_before.c"
@@ -45,6 +46,13 @@ fn check(name: &str) {
     let known = parse(Guest::read(name).text(), "// mapped ");
     assert!(!known.is_empty(), "{name} knows no number of mappings");
     assert_met(&mapped, &known);
+    let of_program = parse(Guest::read(name).text(), "// program ");
+    if !of_program.is_empty() {
+        let mut command = heaptide();
+        command.args(["report", "--format", "json", "--kind", "program"]);
+        let outcome = run(command.arg(&recording), &trial.scratch);
+        assert_met(&serde_json::from_str(&outcome.stdout).expect("a report"), &of_program);
+    }
     both_kinds_add_up(&recording, &trial.scratch, &mapped);
 }
 

@@ -31,6 +31,7 @@ use crate::sys::range::Range;
 use crate::sys::text::Text;
 use crate::sys::tls::thread_pointer;
 use crate::sys::{confined, locked, own_stack};
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use heaptide_format::shared::{FileHeader, Lane, Word};
 use heaptide_format::{
@@ -58,6 +59,9 @@ pub enum What {
     Shmat { protection: u32, key: u32 },
     Break,
 }
+
+/// Set once memory was mapped without access: `mprotect` may then turn it into memory for data.
+static HAS_RESERVED: AtomicBool = AtomicBool::new(false);
 
 /// The thread of an event: its lane, scope and stack.
 struct Caller {
@@ -284,6 +288,24 @@ pub fn break_moved<F: Front>(entry: Entry, before: u64, after: u64) {
     }
 }
 
+/// Records a change of the protection of `start..start + bytes`, rounded up to whole pages. Each
+/// part that was reserved (`PROT_NONE`) and is accessible now becomes a mapping of the caller, and
+/// so does each of these parts that is reserved again.
+pub fn protected<F: Front>(entry: Entry, start: u64, bytes: u64, protection: u32) {
+    if !HAS_RESERVED.load(Relaxed) {
+        return;
+    }
+    let Some(caller) = Caller::enter::<F>(entry).filter(|caller| !caller.is_off) else {
+        return;
+    };
+    let Some(mut mappings) = acquire() else {
+        return;
+    };
+    mappings.protect(&caller, pages(start, bytes, kernel::page_bytes()), protection);
+    drop(mappings);
+    caller.account_for();
+}
+
 /// Notes that memory in which kept stacks lie may have gone.
 pub fn changed_memory() {
     if OTHER_STACKS.load(Relaxed) {
@@ -373,11 +395,35 @@ impl Mappings {
         self.records.file(&name)
     }
 
+    /// Maps the parts of a range again whose access begins, or ends after it began here.
+    fn protect(&mut self, caller: &Caller, range: Range, protection: u32) {
+        const CALL: u32 = MappingCall::Mprotect as u32;
+        let mut low = range.low;
+        while low < range.high {
+            let known = self.table.known(low);
+            let part = Range { low, high: known.end.min(range.high) };
+            let before = if known.site.is_none() { None } else { kind_of(known.site) };
+            let changed = before.filter(|before| match protection {
+                0 => before.protection != 0 && before.call == CALL,
+                _ => before.protection == 0,
+            });
+            if let Some(before) = changed {
+                let kind = MappingKey { call: CALL, protection, ..before };
+                let kind = MappingKey::unpack(kind.pack());
+                self.map(caller, part, part.high - part.low, kind, false);
+            }
+            low = part.high;
+        }
+    }
+
     /// Maps a range in place of its former mappings.
     fn map(&mut self, caller: &Caller, range: Range, requested: u64, kind: MappingKey, re: bool) {
         self.unmap(caller, range, |_| false);
         if caller.is_off || range.low >= range.high {
             return;
+        }
+        if kind.protection == 0 {
+            HAS_RESERVED.store(true, Relaxed);
         }
         let p = store();
         let stack = self.stack(p, caller);

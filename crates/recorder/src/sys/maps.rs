@@ -63,22 +63,34 @@ pub fn each_mapping(buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>) -> boo
 
 /// Replaces `\012` in a file's name, which stands for a newline in maps, by a newline, unless the
 /// name contains that text itself. `line` is a line of maps with its end, which is overwritten.
-/// Returns its new length without the end.
+/// Returns its new length without the end. Has no code for panics, which takes space on the deepest
+/// stack of the recorder.
 fn unescape(line: &mut [u8]) -> usize {
     const NEWLINE: &[u8] = b"\\012";
     const EXISTS: usize = 0;
-    let mut length = line.len() - 1;
-    line[length] = 0;
+    const SHORTER: usize = NEWLINE.len() - 1;
+    let mut length = line.len().saturating_sub(1);
+    if let Some(end) = line.last_mut() {
+        *end = 0;
+    }
     let escape = |line: &[u8]| line.windows(NEWLINE.len()).position(|w| w == NEWLINE);
     let mut from = 0;
-    while let Some(at) = escape(&line[from..length]).map(|at| from + at) {
-        let name = line.iter().position(|&b| b == b'/').and_then(|start| Path::new(&line[start..]));
+    while let Some(at) = line.get(from..length).and_then(escape).map(|at| from + at) {
+        let start = line.iter().position(|&b| b == b'/');
+        let name = start.and_then(|start| line.get(start..)).and_then(Path::new);
         if name.is_some_and(|name| kernel::may_access(name, EXISTS)) {
             break;
         }
-        line[at] = b'\n';
-        line.copy_within(at + NEWLINE.len()..=length, at + 1);
-        length -= NEWLINE.len() - 1;
+        if let Some(first) = line.get_mut(at) {
+            *first = b'\n';
+        }
+        for index in at + NEWLINE.len()..=length {
+            let byte = line.get(index).copied().unwrap_or(0);
+            if let Some(to) = line.get_mut(index - SHORTER) {
+                *to = byte;
+            }
+        }
+        length -= SHORTER;
         from = at + 1;
     }
     length
