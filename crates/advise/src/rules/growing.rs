@@ -16,8 +16,8 @@ pub(super) const RULE: Rule = Rule {
     name: "growing",
     title: "Live bytes that keep growing",
     about: "The live bytes of a line of code grow from snapshot to snapshot, or those of the \
-            process from one window of a name to the next, at the same rate until the end. The \
-            cause can be a cache without a limit, a list that is only appended to, or a leak. \
+            process from one window of a name to the next, until the end and not ever more \
+            slowly. The cause can be a cache without a limit, a list that is only appended to, or a leak. \
             Bound it, or remove what is no longer needed.",
     judge,
 };
@@ -31,6 +31,11 @@ const ERRORS_MIN: f64 = 6.0;
 /// The minimal slope of the second half, relative to that of the whole; a smaller one indicates a
 /// bound.
 const LATE_PART_MIN: f64 = 0.5;
+/// The part of the points before the end over which a series must still grow.
+const END_PART: usize = 4;
+/// The minimal slope of the second half, relative to that of the whole, that is worth its own
+/// number.
+const FASTER_PART_MIN: f64 = 1.5;
 /// The maximal percentage of steps in which a series falls: more frequent falls indicate a bound.
 const FALLS_PERCENT_MAX: usize = 10;
 
@@ -68,6 +73,36 @@ struct Trend {
     error: f64,
 }
 
+/// Growth until the end of a series: the trend of all its points after the beginning, and that of
+/// the second half of them.
+struct Growth {
+    trend: Trend,
+    late: Trend,
+}
+
+impl Growth {
+    /// Returns the slope at the end of the series.
+    fn slope_at_end(&self) -> f64 {
+        if self.is_faster() { self.late.slope } else { self.trend.slope }
+    }
+
+    fn is_faster(&self) -> bool {
+        self.late.slope > FASTER_PART_MIN * self.trend.slope
+    }
+
+    /// States the slope, a number of bytes for each `unit`.
+    fn rate(&self, unit: &str) -> String {
+        let rate = |trend: &Trend| {
+            format!("{} ± {} {unit}", bytes(trend.slope as u64), bytes(trend.error.ceil() as u64))
+        };
+        if self.is_faster() {
+            format!("{}, in the second half {}", rate(&self.trend), rate(&self.late))
+        } else {
+            format!("{}, until the end", rate(&self.trend))
+        }
+    }
+}
+
 /// Fits a line with least squares; `None` for fewer than three points, or if all `x` are equal.
 fn fit(points: &[(f64, f64)]) -> Option<Trend> {
     let n = points.len() as f64;
@@ -84,7 +119,7 @@ fn fit(points: &[(f64, f64)]) -> Option<Trend> {
 }
 
 /// Fits the slope of a series that grows until its end, excluding its beginning.
-fn endless(points: &[(f64, f64)]) -> Option<Trend> {
+fn endless(points: &[(f64, f64)]) -> Option<Growth> {
     let points = &points[points.len() / WARM_UP_PART..];
     if points.len() < POINTS_MIN {
         return None;
@@ -92,11 +127,13 @@ fn endless(points: &[(f64, f64)]) -> Option<Trend> {
     let trend = fit(points)?;
     let late = fit(&points[points.len() / 2..])?;
     let falls = points.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
+    let (last, before) = (points.last()?, points[points.len() - 1 - points.len() / END_PART]);
     let grows = trend.slope > 0.0
         && trend.slope >= ERRORS_MIN * trend.error
         && late.slope >= LATE_PART_MIN * trend.slope
+        && last.1 - before.1 >= LATE_PART_MIN * trend.slope * (last.0 - before.0)
         && falls * 100 <= (points.len() - 1) * FALLS_PERCENT_MAX;
-    grows.then_some(trend)
+    grows.then_some(Growth { trend, late })
 }
 
 /// A line of code in each process of a recording: function name, file, line.
@@ -128,7 +165,7 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
         let values = live.get(&name)?;
         let seconds = times_ns.iter().map(|&time| time as f64 / 1e9);
         let points: Vec<(f64, f64)> = seconds.zip(values.iter().map(|&v| v as f64)).collect();
-        let trend = endless(&points)?;
+        let growth = endless(&points)?;
         let last = *values.last()?;
         let first = values[values.len() / WARM_UP_PART];
         let grown = last.saturating_sub(first);
@@ -138,16 +175,17 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
         Some(Finding {
             rule: RULE.name,
             place: material.place(&group.rows, |m| m.live_bytes),
-            what: format!("has {} more live every minute", bytes((trend.slope * 60.0) as u64)),
+            what: format!(
+                "has {} more live every minute",
+                bytes((growth.slope_at_end() * 60.0) as u64)
+            ),
             evidence: vec![format!(
-                "the last {} of {} snapshots: live bytes grow from {} to {}, by {} ± {} per \
-                 second, at the same rate until the end",
+                "the last {} of {} snapshots: live bytes grow from {} to {}, by {}",
                 count((values.len() - values.len() / WARM_UP_PART) as u64),
                 count(values.len() as u64),
                 bytes(first),
                 bytes(last),
-                bytes(trend.slope as u64),
-                bytes(trend.error.ceil() as u64),
+                growth.rate("per second"),
             )],
             advice: "Bound what it keeps, or remove what is no longer needed.".to_owned(),
             saves: Saves { live_bytes: grown, ..Saves::default() },
@@ -182,7 +220,7 @@ fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Fin
             (f64::from(number), live as f64)
         })
         .collect();
-    let trend = endless(&points)?;
+    let growth = endless(&points)?;
     let beginning = &windows[..windows.len() / WARM_UP_PART];
     let before = beginning.iter().fold(0i64, |sum, of| sum.saturating_add(of.live_bytes));
     let grown = u64::try_from(live.saturating_sub(before)).unwrap_or(0);
@@ -194,12 +232,14 @@ fn by_window(material: &Material, name: &str, windows: &[&Window]) -> Option<Fin
     Some(Finding {
         rule: RULE.name,
         place: None,
-        what: format!("has {} more live after each window {name}", bytes(trend.slope as u64)),
+        what: format!(
+            "has {} more live after each window {name}",
+            bytes(growth.slope_at_end() as u64)
+        ),
         evidence: vec![format!(
-            "{} windows: {} ± {} each, at the same rate until the end, {} in total",
+            "{} windows: {}, {} in total",
             count(windows.len() as u64),
-            bytes(trend.slope as u64),
-            bytes(trend.error.ceil() as u64),
+            growth.rate("each"),
             bytes(grown)
         )],
         advice: "Take a snapshot before and after some windows; `heaptide diff REC@1 REC@2` lists \
@@ -234,9 +274,25 @@ mod tests {
         assert!(!grows(|x| f64::from(x) * 10.0, 9), "too few points");
         assert!(!grows(|_| 500.0, 40), "a level");
         assert!(!grows(|x| f64::from(x.min(20)) * 10.0, 40), "it levels off");
+        assert!(!grows(|x| f64::from(x.min(33)) * 10.0, 40), "it levels off at the end");
         assert!(!grows(|x| 1000.0 - 1000.0 * (-f64::from(x) / 50.0).exp(), 400), "a limit");
         assert!(!grows(|x| f64::from(x % 10) * 10.0 + f64::from(x), 40), "a saw");
         assert!(!grows(|x| f64::from(40 - x), 40), "it shrinks");
+    }
+
+    #[test]
+    fn a_rate_that_rises_is_stated_for_the_end() {
+        let growth = |value: fn(u32) -> f64| {
+            let points: Vec<(f64, f64)> = (0..40).map(|x| (f64::from(x), value(x))).collect();
+            endless(&points).expect("growth")
+        };
+        let even = growth(|x| f64::from(x) * 1024.0);
+        assert_eq!(even.slope_at_end() as u64, 1024);
+        assert_eq!(even.rate("each"), "1.00 KiB ± 0 B each, until the end");
+        let late = growth(|x| f64::from(x.saturating_sub(22)) * 1024.0);
+        assert_eq!(late.slope_at_end() as u64, 1024);
+        let rate = late.rate("per second");
+        assert!(rate.contains(" per second, in the second half 1.00 KiB"), "{rate}");
     }
 
     #[test]

@@ -36,6 +36,8 @@ const LINE_PERCENT: u64 = 1;
 /// Growth is stated for runs of at least this many nanoseconds: in shorter ones, programs that
 /// build their data and end look the same.
 const GROWTH_MIN_NS: u64 = 2_000_000_000;
+/// The part of the run after growth from which on its end is stated.
+const GROWTH_ENDED_PART: u64 = 20;
 /// Resident memory without an explanation is stated from this size and this percentage on.
 const UNEXPLAINED_MIN: u64 = 1 << 20;
 const UNEXPLAINED_PERCENT: u64 = 10;
@@ -181,7 +183,7 @@ fn function_holders(process: &Process) -> Option<String> {
 }
 
 /// Returns a sentence with a capital letter, unless it begins with a name in backticks.
-fn capitalised(sentence: String) -> String {
+pub(crate) fn capitalised(sentence: String) -> String {
     let mut rest = sentence.chars();
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
@@ -487,8 +489,12 @@ fn growth(process: &Process) -> Option<String> {
     }
     let growth = SteadyGrowth::of(process, GROWTH_MIN_NS)?;
     let (from, to) = growth.ends();
+    let run_ns = process.lifetime.duration_ns;
+    let ended = run_ns.saturating_sub(growth.end_ns) > run_ns / GROWTH_ENDED_PART;
+    let until =
+        if ended { format!("; it fell after {}", duration(growth.end_ns)) } else { String::new() };
     Some(format!(
-        "Live memory grew from {} to {} in {}, by {} per second.",
+        "Live memory grew from {} to {} in {}, by {} per second{until}.",
         bytes(from),
         bytes(to),
         duration(growth.time_ns()),
