@@ -34,6 +34,8 @@ pub struct Caller<'a> {
     room: u64,
     /// Whether the thread is at the call that restores its registers, or has made it.
     is_returning: bool,
+    /// The last process that it made.
+    made: Option<Pid>,
 }
 
 /// The result of a call.
@@ -53,7 +55,8 @@ impl<'a> Caller<'a> {
             extended: machine::extended_state(thread.tid)?,
             mask: ptrace::signal_mask(thread.tid)?,
         };
-        let mut caller = Caller { memory, thread, places, before, room: 0, is_returning: false };
+        let mut caller =
+            Caller { memory, thread, places, before, room: 0, is_returning: false, made: None };
         let top = machine::below_red_zone(&caller.before.registers);
         // A stack that ends here must fail this attempt, not crash the program.
         memory.write(top - OWN_STACK, &[0; 8])?;
@@ -132,7 +135,7 @@ impl<'a> Caller<'a> {
             }
             match ptrace::event(tid)? {
                 Event::Stopped if is_interrupted => return Ok(()),
-                Event::Stopped | Event::Call => ptrace::resume(tid, 0)?,
+                Event::Stopped | Event::Call | Event::Forked => ptrace::resume(tid, 0)?,
                 Event::Signal(signal) => ptrace::resume(tid, signal)?,
                 Event::Nothing => self.await_event(until)?,
                 Event::Gone => return Err(self.gone()),
@@ -223,6 +226,39 @@ impl<'a> Caller<'a> {
         Ok(())
     }
 
+    /// Makes a copy of the process that never runs, and that is killed when this command ends.
+    /// Returns its process id as seen from here, and in the program. The program is not told when
+    /// it ends, and must reap it ([`Caller::reap`]).
+    ///
+    /// Errors: the kernel refuses it.
+    pub fn fork(&mut self) -> io::Result<(Pid, u64)> {
+        let tid = self.thread.tid;
+        ptrace::trace_forks(tid, true)?;
+        let number = self.kernel(machine::CLONE, [0; 6]);
+        ptrace::trace_forks(tid, false)?;
+        let (number, made) = (number?, self.made.take());
+        let copy = made.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let until = Instant::now() + WITHIN;
+        while ptrace::event(copy)? != Event::Stopped {
+            if Instant::now() > until {
+                return Err(io::Error::from(io::ErrorKind::TimedOut));
+            }
+            ptrace::await_event();
+        }
+        ptrace::bind(copy)?;
+        Ok((copy, number))
+    }
+
+    /// Reaps a child of the process that has ended.
+    ///
+    /// Errors: the process has no such child.
+    pub fn reap(&mut self, child: u64) -> io::Result<()> {
+        const ANY_CHILD: u64 = 0x4000_0000;
+        const WITHOUT_WAITING: u64 = 1;
+        self.kernel(machine::WAIT4, [child, 0, ANY_CHILD | WITHOUT_WAITING, 0, 0, 0])?;
+        Ok(())
+    }
+
     /// Makes a system call.
     fn kernel(&mut self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
         self.system_call(self.room + ROOM, number, arguments, WITHIN)
@@ -279,6 +315,10 @@ impl<'a> Caller<'a> {
                     ptrace::resume_to_call(tid, 0)?;
                 }
                 Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
+                Event::Forked => {
+                    self.made = Some(ptrace::made(tid)?);
+                    ptrace::resume_to_call(tid, 0)?;
+                }
                 Event::Stopped => ptrace::resume_to_call(tid, 0)?,
                 Event::Gone => return Err(self.gone()),
                 Event::Nothing => self.await_event(until)?,
@@ -295,7 +335,7 @@ impl<'a> Caller<'a> {
             match ptrace::event(tid)? {
                 Event::Call => return Ok(()),
                 Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
-                Event::Stopped => ptrace::resume_to_call(tid, 0)?,
+                Event::Stopped | Event::Forked => ptrace::resume_to_call(tid, 0)?,
                 Event::Gone => return Err(self.gone()),
                 Event::Nothing => self.await_event(until)?,
             }

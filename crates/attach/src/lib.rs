@@ -14,6 +14,7 @@ mod frames;
 mod machine;
 mod memory;
 mod modules;
+pub mod picture;
 mod process;
 mod ptrace;
 mod seccomp;
@@ -22,4 +23,5 @@ mod threads;
 mod view;
 
 pub use error::Error;
+pub use memory::{Mapping, file_of};
 pub use session::{Detached, Pause, Request, attach, detach};

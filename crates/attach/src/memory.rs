@@ -27,6 +27,18 @@ impl Memory {
         self.0.read_exact_at(bytes, address)
     }
 
+    /// Reads as many bytes as there are. Returns their number.
+    pub fn read_some(&self, address: u64, bytes: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.0.read_at(&mut bytes[done..], address + done as u64) {
+                Ok(read) if read > 0 => done += read,
+                _ => break,
+            }
+        }
+        done
+    }
+
     /// Writes bytes with one call, even to memory that is read-only for the process.
     ///
     /// Errors: the kernel's.
@@ -63,6 +75,12 @@ pub struct Mapping {
     pub offset: u64,
     /// Whether it is executable.
     pub is_code: bool,
+    /// Whether it is readable and writable.
+    pub is_written: bool,
+    /// Whether it is accessible at all.
+    pub is_accessible: bool,
+    /// Whether it is shared with other processes.
+    pub is_shared: bool,
     /// The file; empty if it has none.
     pub path: String,
 }
@@ -98,6 +116,9 @@ fn parse(line: &str) -> Option<Mapping> {
         high: number(high)?,
         offset,
         is_code: rights.as_bytes().get(2) == Some(&b'x'),
+        is_written: rights.starts_with("rw"),
+        is_accessible: !rights.starts_with("---"),
+        is_shared: rights.ends_with('s'),
         path: path.to_owned(),
     })
 }
@@ -126,7 +147,8 @@ mod tests {
             (mapping.low, mapping.high, mapping.offset),
             (0x7f_0000_1000, 0x7f_0000_3000, 0x2000)
         );
-        assert!(mapping.is_code);
+        assert!(mapping.is_code && mapping.is_accessible);
+        assert!(!mapping.is_written && !mapping.is_shared);
         assert_eq!(mapping.path, "/lib/a file");
         assert_eq!(parse("1000-2000 rw-p 00000000 00:00 0").expect("a mapping").path, "");
         assert!(parse("x-y r--p 0 0:0 0").is_none());

@@ -124,15 +124,22 @@ impl Process {
                  `heaptide run`"
             )));
         }
+        let process = Process::look_at(pid)?;
+        process.check()?;
+        process.modules.read_all();
+        Ok(process)
+    }
+
+    /// Opens a process that need not be one to which a command can attach.
+    ///
+    /// Errors: it does not exist, or it may not be traced.
+    pub fn look_at(pid: Pid) -> Result<Process, Error> {
         let refused = |error| Error::refused(pid, &error);
         let memory = Memory::open(pid).map_err(refused)?;
         let maps = maps(pid).map_err(refused)?;
         let mappings = parse_all(&maps);
         let modules = Modules::of(pid, &mappings);
-        let process = Process { pid, memory, modules, mappings, maps };
-        process.check()?;
-        process.modules.read_all();
-        Ok(process)
+        Ok(Process { pid, memory, modules, mappings, maps })
     }
 
     /// Checks whether the recorder can be loaded.

@@ -126,6 +126,8 @@ pub enum Event {
     Call,
     /// It is about to receive a signal.
     Signal(i32),
+    /// It made a new process or thread.
+    Forked,
     /// It has ended.
     Gone,
 }
@@ -154,6 +156,7 @@ pub fn event(tid: Pid) -> io::Result<Event> {
     }
     Ok(match (libc::WSTOPSIG(status), status >> 16) {
         (_, EVENT_STOP) => Event::Stopped,
+        (libc::SIGTRAP, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_CLONE) => Event::Forked,
         (CALL, _) => Event::Call,
         (signal, _) => Event::Signal(signal),
     })
@@ -183,6 +186,31 @@ pub fn block_reports() -> io::Result<SigSet> {
     let mut reports = SigSet::empty();
     reports.add(Signal::SIGCHLD);
     Ok(reports.thread_swap_mask(SigmaskHow::SIG_BLOCK)?)
+}
+
+/// Makes the kernel trace processes that a stopped thread makes, or not.
+///
+/// Errors: the kernel's.
+pub fn trace_forks(tid: Pid, is_on: bool) -> io::Result<()> {
+    use nix::sys::ptrace::Options;
+    let forks = Options::PTRACE_O_TRACEFORK | Options::PTRACE_O_TRACECLONE;
+    let options = if is_on { forks } else { Options::empty() };
+    Ok(nix::sys::ptrace::setoptions(tid, options | Options::PTRACE_O_TRACESYSGOOD)?)
+}
+
+/// Makes the kernel kill a stopped process when this thread ends.
+///
+/// Errors: the kernel's.
+pub fn bind(pid: Pid) -> io::Result<()> {
+    Ok(nix::sys::ptrace::setoptions(pid, nix::sys::ptrace::Options::PTRACE_O_EXITKILL)?)
+}
+
+/// Returns the process that a thread made, as seen from here.
+///
+/// Errors: the kernel's.
+pub fn made(tid: Pid) -> io::Result<Pid> {
+    let made = nix::sys::ptrace::getevent(tid)?;
+    Ok(Pid::from_raw(i32::try_from(made).unwrap_or_default()))
 }
 
 /// Resumes a stopped thread, with a signal or 0.

@@ -70,7 +70,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    fn add(&mut self, time: Duration) {
+    pub(crate) fn add(&mut self, time: Duration) {
         self.total += time;
         self.longest = self.longest.max(time);
     }
@@ -108,7 +108,7 @@ pub fn detach(pid: Pid, patience: Duration) -> Result<Detached, Error> {
 }
 
 /// Runs `work` in a new thread: when that ends, the kernel releases all threads that it traces.
-fn apart<T: Send + 'static>(
+pub(crate) fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let blocked = ptrace::block_reports();

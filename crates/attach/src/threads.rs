@@ -78,7 +78,7 @@ impl Stopped {
                     return Ok(Some(Stopped { tid, registers, is_gone: false }));
                 }
                 Event::Gone => return Ok(None),
-                Event::Call => ptrace::resume(tid, 0)?,
+                Event::Call | Event::Forked => ptrace::resume(tid, 0)?,
                 Event::Signal(signal) => ptrace::resume(tid, signal)?,
                 Event::Nothing if Instant::now() > until => {
                     return Err(io::Error::from(io::ErrorKind::TimedOut));

@@ -20,6 +20,7 @@ mod peak;
 mod query;
 mod ranks;
 mod report;
+mod retain;
 mod sdk;
 mod seal;
 mod serve;
@@ -95,6 +96,8 @@ pub enum Command {
     /// Show memory that was never freed; exit with status 1 if there is any
     #[command(alias = "leak")]
     Leaks(leaks::LeaksOptions),
+    /// Show which live blocks of a running program are lost, and what keeps the others
+    Retain(retain::RetainOptions),
     /// Suggest changes to the program and what each would save, with evidence
     Advise(advise::AdviseOptions),
     /// Show the distribution of allocation sizes
@@ -162,6 +165,7 @@ pub fn perform(options: Options) -> Outcome {
         Command::Detach(options) => attach::detach(&options),
         Command::Report(options) => report::report(&options),
         Command::Lines(options) => lines::lines(&options),
+        Command::Retain(options) => retain::retain(&options),
         Command::Tree(options) => tree::tree(&options),
         Command::Flamegraph(options) => flamegraph::flamegraph(&options),
         Command::Peak(options) => peak::peak(&options),

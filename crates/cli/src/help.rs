@@ -99,7 +99,7 @@ const GROUPS: [Group; 5] = [
             ("top", "Watch a running program: its memory by owner, growth"),
             ("view", "Show recordings in the browser, live while programs run"),
         ],
-        other: &["serve"],
+        other: &["retain", "serve"],
     },
     Group {
         heading: "Compare",

@@ -77,6 +77,7 @@ pub const STATUSES: &[Row] = &[
             "leaks",
             "diff",
             "ctl",
+            "retain",
         ]),
     ),
     (

@@ -3,7 +3,7 @@
 //! the program's threads.
 
 /// The layout of [`Attachment`]; a command rejects any other.
-pub const ATTACHMENT_VERSION: u32 = 4;
+pub const ATTACHMENT_VERSION: u32 = 5;
 /// Value of a lane's gate while its thread is outside of the recorder. It is greater while the
 /// thread is inside, and less if the lane is not in use.
 pub const GATE_OPEN: u64 = 1;
@@ -56,6 +56,9 @@ pub const RELEASED_MAX: usize = 4;
 pub const CHANGES_MAX: usize = 192;
 /// The most imports that the command rebinds; the library rebinds the others itself.
 pub const IMPORTS_MAX: usize = 1 << 20;
+
+/// Arenas of the recorder's own memory.
+pub const ARENAS: usize = 3;
 
 /// A range of memory.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +150,14 @@ pub struct Attachment {
     pub imports_at: u64,
     /// Entries there in use.
     pub imports_count: u64,
+    /// Address of the table of live blocks ([`crate::live_blocks`]), whose numbers are those of
+    /// sites.
+    pub blocks_at: u64,
+    /// Address of the table of the usable sizes of some of them.
+    pub sizes_at: u64,
+    /// Addresses of the description of each arena of the recorder's own memory: its start address
+    /// and length, 8 bytes each.
+    pub arenas_at: [u64; ARENAS],
     /// Changes of code, which stay when a recording ends.
     pub changes: [Change; CHANGES_MAX],
 }

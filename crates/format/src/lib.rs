@@ -38,6 +38,7 @@ mod control;
 mod events;
 mod generated;
 pub mod launchers;
+pub mod live_blocks;
 mod losses;
 mod mappings;
 mod python;

@@ -3,17 +3,19 @@
 
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
+use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use heaptide_format::attachment::{
-    ATTACHMENT_VERSION, Attachment, CHANGES_MAX, Change, IMPORTS_MAX, LINK_ATTACHED,
+    ARENAS, ATTACHMENT_VERSION, Attachment, CHANGES_MAX, Change, IMPORTS_MAX, LINK_ATTACHED,
     LINK_PRELOADED, Memory, OUTCOME_NONE, PROGRESS_AWAITED, PROGRESS_DONE, PROGRESS_NONE,
     PROGRESS_SEEN, RELEASED_MAX, Rebinding, WIPED_MAX,
 };
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
+use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::tls::Tls;
-use heaptide_recorder::sys::{clock, kernel};
+use heaptide_recorder::sys::{clock, kernel, memory};
 use heaptide_relocate::JUMP_BYTES;
 
 /// Read and written by the command, and by the thread in which it calls this library.
@@ -66,8 +68,21 @@ pub static heaptide_attachment: Shared = Shared(UnsafeCell::new(Attachment {
     reserved: 0,
     imports_at: 0,
     imports_count: 0,
+    blocks_at: 0,
+    sizes_at: 0,
+    arenas_at: [0; ARENAS],
     changes: [Change { address: 0, before: [0; 8], after: [0; 8] }; CHANGES_MAX],
 }));
+
+/// Stores where a command finds the live blocks. Called when the library is loaded.
+pub fn describe_blocks() {
+    // SAFETY: the loader's thread; no command has stopped it, and it writes words that no other
+    // thread of the program accesses.
+    let shared = unsafe { heaptide_attachment.get() };
+    shared.blocks_at = ptr::from_ref(&store().shadow) as u64;
+    shared.sizes_at = ptr::from_ref(&store().sizes) as u64;
+    shared.arenas_at = memory::arenas_at();
+}
 
 /// Whether code changes are collected for the command.
 static IS_COLLECTING: AtomicBool = AtomicBool::new(false);

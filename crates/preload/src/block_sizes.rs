@@ -3,31 +3,21 @@
 
 use crate::allocator::Address;
 use core::sync::atomic::Ordering::Relaxed;
+use heaptide_format::live_blocks::{number_of_size, size_of_number};
 use heaptide_recorder::event::lane::LaneState;
 use heaptide_recorder::store::shadow::take_word;
 use heaptide_recorder::store::shared::store;
 
-/// Larger sizes are stored in pages, with this bit set.
-const IN_PAGES: u32 = 1 << 31;
-const PAGE_BITS: u32 = 12;
-
-/// Returns the number that stands for a size in the table.
-#[inline(always)]
-fn number_of(usable: u64) -> u32 {
-    let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
-    bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32).max(1)
-}
-
 /// Stores the size of a new block.
 pub fn keep_size(block: Address, usable: u64) {
-    store().sizes.put(block, number_of(usable));
+    store().sizes.put(block, number_of_size(usable));
 }
 
 /// Does the same with the lane's cache of the table.
 #[inline(always)]
 pub fn keep_size_in(lane: &mut LaneState, block: Address, usable: u64) {
     match lane.size_leaves.word(block) {
-        Some(word) => word.store(number_of(usable), Relaxed),
+        Some(word) => word.store(number_of_size(usable), Relaxed),
         None => keep_size_in_leaf(lane, block, usable),
     }
 }
@@ -45,7 +35,7 @@ fn keep_size_in_leaf(lane: &mut LaneState, block: Address, usable: u64) {
 #[inline(always)]
 pub fn take_size_in(lane: &mut LaneState, block: Address) -> Option<u64> {
     match lane.size_leaves.word(block) {
-        Some(word) => bytes(take_word(word)),
+        Some(word) => size_of_number(take_word(word)),
         None => take_size_in_leaf(lane, block),
     }
 }
@@ -56,14 +46,7 @@ fn take_size_in_leaf(lane: &mut LaneState, block: Address) -> Option<u64> {
     if !sizes.is_made() {
         return None;
     }
-    bytes(take_word(lane.size_leaves.find(sizes, block)?))
-}
-
-#[inline(always)]
-fn bytes(number: u32) -> Option<u64> {
-    let pages = (number & !IN_PAGES) as u64;
-    let bytes = if number & IN_PAGES != 0 { pages << PAGE_BITS } else { pages };
-    (number != 0).then_some(bytes)
+    size_of_number(take_word(lane.size_leaves.find(sizes, block)?))
 }
 
 /// Returns the size of a live block of any family.
@@ -72,7 +55,7 @@ pub fn size_of(block: Address) -> Option<u64> {
     if !sizes.is_made() {
         return None;
     }
-    bytes(sizes.get(block as u64))
+    size_of_number(sizes.get(block as u64))
 }
 
 /// Returns and removes the size of a block; `None` if it was not recorded.
@@ -81,5 +64,5 @@ pub fn take_size(block: Address) -> Option<u64> {
     if !sizes.is_made() {
         return None;
     }
-    bytes(sizes.take(block))
+    size_of_number(sizes.take(block))
 }

@@ -14,6 +14,7 @@ pub mod open_scopes;
 pub mod owners_over_time;
 pub mod peak;
 pub mod ranks;
+pub mod retained;
 pub mod scopes;
 pub mod sizes;
 pub mod suppressions;

@@ -62,6 +62,12 @@ pub const CLOSE: u64 = 57;
 pub const RECVMSG: u64 = 212;
 /// `socketpair`
 pub const SOCKETPAIR: u64 = 199;
+/// `clone`
+pub const CLONE: u64 = 220;
+/// `wait4`
+pub const WAIT4: u64 = 260;
+/// Bits of the addresses of programs.
+pub const USER_ADDRESS_BITS: u32 = 48;
 /// `fcntl`
 pub const FCNTL: u64 = 25;
 const RT_SIGRETURN: u64 = 139;

@@ -57,6 +57,12 @@ pub const CLOSE: u64 = 3;
 pub const RECVMSG: u64 = 47;
 /// `socketpair`
 pub const SOCKETPAIR: u64 = 53;
+/// `clone`
+pub const CLONE: u64 = 56;
+/// `wait4`
+pub const WAIT4: u64 = 61;
+/// Bits of the addresses of programs.
+pub const USER_ADDRESS_BITS: u32 = 47;
 /// `fcntl`
 pub const FCNTL: u64 = 72;
 const RT_SIGRETURN: u64 = 15;

@@ -133,7 +133,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 103] = [
+const ELSEWHERE: [&str; 104] = [
     "resident_between.c",
     "renamed.c",
     "renamed_pointer.c",
@@ -197,6 +197,7 @@ const ELSEWHERE: [&str; 103] = [
     "map_remap.c",
     "map_reserved.c",
     "map_reset.c",
+    "retained.c",
     "map_shared.c",
     "map_signals.c",
     "map_threads.c",

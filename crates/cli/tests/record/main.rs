@@ -40,6 +40,7 @@ mod python_frames;
 mod python_objects;
 mod refusals;
 mod replacing;
+mod retaining;
 mod sampled;
 mod sealing;
 mod services;

@@ -14,18 +14,17 @@ use crate::sys::arch::USER_ADDRESS_BITS as ADDRESS_BITS;
 use crate::sys::memory::{self, InChild};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+pub use heaptide_format::live_blocks::REGION_BITS;
+use heaptide_format::live_blocks::{LEAF_WORDS, REGION_ENTRY_BYTES, leaf_entry, leaf_of};
 
-pub const REGION_BITS: u32 = 22;
-const LEAF_WORDS: usize = 1 << (REGION_BITS - 4);
 const LEAF_BYTES: usize = LEAF_WORDS * size_of::<u32>();
 /// Number of regions of the whole address space, and of a short first level.
 const REGIONS: usize = 1 << (ADDRESS_BITS - REGION_BITS);
 const REGIONS_SCARCE: usize = 1 << 13;
-/// An entry: the leaf's page number in the lower bits, its region in the upper bits.
-const PAGE_BITS: u32 = 12;
-const LEAF_PAGE_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
 
-/// The first level, and the mask of its index. All zeros: a table that was not created.
+/// The first level, and the mask of its index, as in [`heaptide_format::live_blocks`]. All zeros: a
+/// table that was not created.
+#[repr(C)]
 pub struct Table {
     root: AtomicPtr<AtomicU64>,
     mask: AtomicUsize,
@@ -36,7 +35,7 @@ impl Table {
     /// memory.
     pub fn create(&self, scarce: bool) -> Option<()> {
         let regions = if scarce { REGIONS_SCARCE } else { REGIONS };
-        let bytes = regions * 2 * size_of::<u64>();
+        let bytes = regions * REGION_ENTRY_BYTES as usize;
         let root = memory::take(bytes, InChild::Nothing);
         if root.is_null() {
             return None;
@@ -162,10 +161,7 @@ pub fn take_word(word: &AtomicU32) -> u32 {
 /// Returns the leaf of a block, if the entry belongs to the block's region.
 #[inline(always)]
 fn leaf(entry: u64, block: u64) -> Option<*mut AtomicU32> {
-    let page = entry & ((1 << LEAF_PAGE_BITS) - 1);
-    // An empty entry has the number of the lowest region.
-    let same = page != 0 && entry >> LEAF_PAGE_BITS == block >> REGION_BITS;
-    same.then_some((page << PAGE_BITS) as *mut AtomicU32)
+    leaf_of(entry, block >> REGION_BITS, ADDRESS_BITS).map(|leaf| leaf as *mut AtomicU32)
 }
 
 #[inline(always)]
@@ -187,7 +183,7 @@ fn new_leaf(entry: &AtomicU64, block: u64) -> Option<*mut AtomicU32> {
     if memory.is_null() {
         return None;
     }
-    let mine = region << LEAF_PAGE_BITS | memory as u64 >> PAGE_BITS;
+    let mine = leaf_entry(region, memory as u64, ADDRESS_BITS);
     if let Err(other) = entry.compare_exchange(0, mine, AcqRel, Acquire) {
         // SAFETY: no other thread has seen it.
         unsafe { memory::release(memory, LEAF_BYTES, InChild::Nothing) };

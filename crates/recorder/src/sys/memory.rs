@@ -11,6 +11,7 @@ use crate::sys::confined;
 use crate::sys::kernel;
 use crate::sys::range::Range;
 use crate::sys::wiped::Wiped;
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -34,6 +35,8 @@ pub enum InChild {
 }
 
 /// A range of address space of which the first `used` bytes are in use. All zeros: not reserved.
+/// Commands read its start and length.
+#[repr(C)]
 pub struct Arena {
     start: AtomicUsize,
     length: AtomicUsize,
@@ -116,6 +119,11 @@ pub fn forget_zeros() {
 /// Returns the arenas that end with a recording.
 pub fn of_recording() -> [Range; 2] {
     [InChild::Nothing, InChild::Zeros].map(|child| arena(child).range())
+}
+
+/// Returns the addresses of all arenas, for a command that reads their start and length.
+pub fn arenas_at() -> [u64; 3] {
+    arenas().map(|arena| ptr::from_ref(arena) as u64)
 }
 
 /// Reserves what is needed to continue without system calls, for a program that is about to confine

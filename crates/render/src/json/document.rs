@@ -1,6 +1,7 @@
 //! Common parts of the JSON of all views: the recording, and the process of each entry.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use heaptide_analysis::model::{Process, Recording};
 use serde::ser::Serialize;
@@ -20,7 +21,7 @@ pub(crate) fn write<'a, V: Serialize>(
 ) -> io::Result<()> {
     let chosen = recording.processes.iter().filter(|p| pid.is_none_or(|pid| pid == p.identity.pid));
     let parts = chosen.map(|p| Part { process: About::of(p), view: view(p) });
-    document(out, recording, parts.collect())
+    document(out, &recording.path, parts.collect())
 }
 
 /// Writes a view of one process as one JSON object and a newline.
@@ -32,17 +33,29 @@ pub(crate) fn write_one<V: Serialize>(
     process: &Process,
     view: V,
 ) -> io::Result<()> {
-    document(out, recording, vec![Part { process: About::of(process), view }])
+    write_running(out, &recording.path, process, view)
+}
+
+/// Writes a view of a running process, given with the path of its profile or recording, likewise.
+///
+/// Errors: those of `out`.
+pub(crate) fn write_running<V: Serialize>(
+    out: &mut dyn Write,
+    path: &Path,
+    process: &Process,
+    view: V,
+) -> io::Result<()> {
+    document(out, path, vec![Part { process: About::of(process), view }])
 }
 
 fn document<V: Serialize>(
     out: &mut dyn Write,
-    recording: &Recording,
+    path: &Path,
     processes: Vec<Part<V>>,
 ) -> io::Result<()> {
     let document = Document {
         schema: SCHEMA,
-        recording: recording.path.to_string_lossy().into_owned(),
+        recording: path.to_string_lossy().into_owned(),
         heaptide: env!("CARGO_PKG_VERSION"),
         processes,
     };

@@ -12,5 +12,6 @@ pub mod memory;
 pub mod peak;
 pub mod ranks;
 pub mod report;
+pub mod retained;
 mod sites;
 pub mod timeline;

@@ -17,6 +17,7 @@ pub mod origins;
 pub mod peak;
 pub mod ranks;
 pub mod report;
+pub mod retained;
 pub mod scope_tree;
 pub mod screen;
 mod sections;

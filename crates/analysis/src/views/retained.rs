@@ -1,0 +1,237 @@
+//! Which live blocks of a running program are lost, and what keeps the others.
+//!
+//! Sites are those of the profile, by number: [`crate::model::SiteRows`] has their rows.
+
+use rustc_hash::FxHashMap;
+
+use crate::attribution::Owners;
+use crate::model::{FrameId, Process, SiteRow};
+
+/// Blocks and their usable bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Their usable bytes.
+    pub bytes: u64,
+}
+
+impl Kept {
+    /// Adds a block of this size.
+    pub fn add(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// The blocks of a site in one state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OfState {
+    /// The number of the site.
+    pub site: u32,
+    /// The state.
+    pub state: State,
+    /// The blocks.
+    pub kept: Kept,
+    /// A shortest path from a root to one of them: what comes before the block, from the root on.
+    /// Empty for lost blocks.
+    pub path: Vec<Node>,
+}
+
+/// A step of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Node {
+    /// A root, by its index.
+    Root(usize),
+    /// Consecutive blocks of a site: its number, and how many they are.
+    Blocks {
+        /// The number of the site.
+        site: u32,
+        /// The number of blocks.
+        count: u64,
+    },
+}
+
+/// A root, or a block that several roots keep, without which memory would be free.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Keeper {
+    /// The root, or the block by its site.
+    pub node: Node,
+    /// What would be free without it.
+    pub kept: Kept,
+    /// That by site, the most bytes first.
+    pub sites: Vec<(u32, Kept)>,
+}
+
+/// Memory that could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unread {
+    /// Bytes of blocks.
+    pub blocks: u64,
+    /// Bytes of other memory.
+    pub roots: u64,
+}
+
+/// What is lost in a program, and what keeps the rest.
+#[derive(Clone, Debug)]
+pub struct Retained {
+    /// All blocks.
+    pub all: Kept,
+    /// The blocks in each state, in the order of [`State::ALL`].
+    pub states: [Kept; State::ALL.len()],
+    /// The same by site, the most bytes first.
+    pub sites: Vec<OfState>,
+    /// The roots.
+    pub roots: Vec<Root>,
+    /// What keeps most, the most bytes first.
+    pub keepers: Vec<Keeper>,
+    /// Blocks that several roots keep together, of which no keeper has a part.
+    pub shared: Kept,
+    /// Number of blocks whose size is the average of their site.
+    pub estimated: u64,
+    /// Memory that could not be read.
+    pub unread: Unread,
+    /// Whether the program ran while its memory was read.
+    pub is_copy: bool,
+    /// Number of threads that were in the middle of an allocation.
+    pub busy: usize,
+}
+
+/// How a block can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum State {
+    /// By pointers to the starts of blocks, from variables, thread-local variables or registers.
+    Reachable,
+    /// Likewise, only from the stack of a thread.
+    OnlyFromStack,
+    /// Likewise, only from memory that the program mapped itself.
+    OnlyFromMapping,
+    /// Only by way of a pointer to the inside of a block.
+    OnlyByInterior,
+    /// Only from the stack of a thread that has ended.
+    OnlyFromDeadStack,
+    /// Not at all, and no other lost block leads to it, except in a cycle that begins with it.
+    Lost,
+    /// Only from lost blocks.
+    LostIndirectly,
+}
+
+impl State {
+    /// All states, from the most to the least certain.
+    pub const ALL: [State; 7] = [
+        State::Reachable,
+        State::OnlyFromStack,
+        State::OnlyFromMapping,
+        State::OnlyByInterior,
+        State::OnlyFromDeadStack,
+        State::Lost,
+        State::LostIndirectly,
+    ];
+
+    /// Returns its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Reachable => "reachable",
+            State::OnlyFromStack => "only_from_stack",
+            State::OnlyFromMapping => "only_from_mapping",
+            State::OnlyByInterior => "only_by_interior",
+            State::OnlyFromDeadStack => "only_from_dead_stack",
+            State::Lost => "lost",
+            State::LostIndirectly => "lost_indirectly",
+        }
+    }
+
+    /// Returns whether no pointer leads to such a block from outside of lost blocks.
+    pub const fn is_lost(self) -> bool {
+        matches!(self, State::Lost | State::LostIndirectly)
+    }
+}
+
+/// The kind of a root.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RootKind {
+    /// A variable of a module.
+    Variable,
+    /// The thread-local variables of a thread, and what the C library keeps for it.
+    ThreadLocal,
+    /// The registers of a thread.
+    Registers,
+    /// The stack of a thread.
+    Stack,
+    /// Memory that the program mapped, and that contains no blocks.
+    Mapping,
+    /// The stack of a thread that has ended, which the C library keeps for the next one.
+    DeadStack,
+}
+
+impl RootKind {
+    /// Returns its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RootKind::Variable => "variable",
+            RootKind::ThreadLocal => "thread_local",
+            RootKind::Registers => "registers",
+            RootKind::Stack => "stack",
+            RootKind::Mapping => "mapping",
+            RootKind::DeadStack => "dead_stack",
+        }
+    }
+
+    /// Returns whether all words of such roots are in use.
+    pub const fn is_certain(self) -> bool {
+        matches!(self, RootKind::Variable | RootKind::ThreadLocal | RootKind::Registers)
+    }
+}
+
+/// A root.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Root {
+    /// Its kind.
+    pub kind: RootKind,
+    /// The name of a variable, else a description.
+    pub name: String,
+    /// The name of the file of its module, of variables.
+    pub module: Option<String>,
+}
+
+impl Kept {
+    /// Adds other blocks.
+    pub fn plus(&mut self, other: Kept) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The functions that allocated the sites of a process.
+pub struct OfSites<'a> {
+    process: &'a Process,
+    owners: Owners,
+}
+
+impl<'a> OfSites<'a> {
+    /// Finds them; the process must have the rows of its sites.
+    pub fn of(process: &'a Process) -> OfSites<'a> {
+        OfSites { process, owners: Owners::of(process) }
+    }
+
+    /// Returns the frame that owns the blocks of a site; `None` without a stack.
+    pub fn frame(&self, site: u32) -> Option<FrameId> {
+        let rows = self.process.time.site_rows.as_ref()?;
+        let SiteRow::At(row) = rows.row(site) else { return None };
+        self.owners.frame(self.process, self.process.tables.sites.get(row as usize)?.stack)
+    }
+
+    /// Sums sites by the frame that owns them, the most bytes first.
+    pub fn by_frame(
+        &self,
+        sites: impl Iterator<Item = (u32, Kept)>,
+    ) -> Vec<(Option<FrameId>, Kept)> {
+        let mut sums: FxHashMap<Option<FrameId>, Kept> = FxHashMap::default();
+        for (site, kept) in sites {
+            sums.entry(self.frame(site)).or_default().plus(kept);
+        }
+        let mut sums: Vec<(Option<FrameId>, Kept)> = sums.into_iter().collect();
+        sums.sort_by_key(|(frame, kept)| (std::cmp::Reverse(kept.bytes), *frame));
+        sums
+    }
+}

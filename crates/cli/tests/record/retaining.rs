@@ -1,0 +1,144 @@
+//! `heaptide retain`: what keeps the blocks of a running program, and which are lost.
+
+use crate::harness::{Guest, heaptide, recorded, run, scratch};
+use crate::recording::{list, number};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+/// A recorded program that waits for the end of its standard input.
+struct Waiting {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    recording: PathBuf,
+    place: PathBuf,
+}
+
+impl Waiting {
+    /// Starts `retained.c`, and waits until its blocks are in place.
+    fn start(name: &str, options: &[&str]) -> Waiting {
+        let place = scratch(name);
+        let program = Guest::read("retained.c").build("retained.c", &["-pthread"]);
+        let recording = place.join("a.heaptide");
+        let mut command = recorded(&recording, options);
+        command.arg(&program).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("heaptide");
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        assert_eq!(next_line(&mut output), "ready\n");
+        Waiting { child, output, recording, place }
+    }
+
+    /// Returns the answer as JSON.
+    fn retain(&self) -> Value {
+        let mut command = heaptide();
+        command.args(["retain", "--format", "json"]).arg(&self.recording);
+        let outcome = run(&mut command, &self.place);
+        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+        let answer: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        list(&answer, "processes")[0].clone()
+    }
+
+    /// Lets the program end, which checks that its blocks are unchanged, and that it has no child.
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        assert_eq!(next_line(&mut self.output), "no child\n");
+        assert!(self.child.wait().expect("its status").success());
+    }
+}
+
+fn next_line(output: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    line
+}
+
+/// Returns the blocks of the program with this size, by state.
+fn of_size(answer: &Value, bytes: i128) -> Vec<(&str, i128)> {
+    let is_own = |row: &&Value| {
+        row["owner"]["file"].as_str().is_some_and(|file| file.ends_with("retained.c"))
+    };
+    let rows = list(answer, "sites").iter().filter(is_own);
+    let rows = rows.filter(|row| number(row, "bytes") == bytes * number(row, "blocks"));
+    let mut found: Vec<(&str, i128)> =
+        rows.map(|row| (row["state"].as_str().expect("a state"), number(row, "blocks"))).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Returns the blocks and bytes that a root keeps.
+fn keeps(answer: &Value, name: &str) -> (i128, i128) {
+    let is_it = |keeper: &&Value| keeper["by"]["name"] == name;
+    let keeper = list(answer, "keepers").iter().find(is_it);
+    keeper.map_or((0, 0), |keeper| (number(keeper, "blocks"), number(keeper, "bytes")))
+}
+
+#[test]
+fn blocks_are_kept_or_lost_as_known() {
+    let waiting = Waiting::start("retained", &[]);
+    // Repeated, because the program must be the same after each.
+    for _ in 0..3 {
+        let answer = waiting.retain();
+        assert_eq!(answer["copied"], true);
+        assert_eq!((number(&answer, "estimated_sizes"), number(&answer, "busy_threads")), (0, 0));
+        assert_eq!(keeps(&answer, "cache"), (1001, 200_000 + 8024));
+        assert_eq!(keeps(&answer, "interior"), (100, 21_600));
+        assert_eq!(keeps(&answer, "large"), (11, (1 << 20) + 4080 + 3280));
+        let expected: [(i128, &[(&str, i128)]); 11] = [
+            (200, &[("reachable", 1000)]),
+            (8024, &[("reachable", 1)]),
+            (216, &[("only_by_interior", 100)]),
+            (328, &[("reachable", 10)]),
+            (232, &[("reachable", 50)]),
+            (248, &[("reachable", 10)]),
+            (264, &[("only_from_stack", 100)]),
+            (280, &[("only_from_mapping", 20)]),
+            (296, &[("lost", 300)]),
+            (312, &[("lost_indirectly", 300)]),
+            (360, &[("lost", 10)]),
+        ];
+        for (bytes, states) in expected {
+            assert_eq!(of_size(&answer, bytes), states, "blocks of {bytes} bytes");
+        }
+        assert_eq!(of_size(&answer, 344), [("lost", 1), ("lost_indirectly", 99)]);
+        let path = list(&answer, "sites").iter().find(|row| number(row, "bytes") == 200_000);
+        let path = list(path.expect("the blocks of the cache"), "path");
+        assert_eq!((path[0]["name"].as_str(), number(&path[1], "count")), (Some("cache"), 1));
+    }
+    waiting.end();
+}
+
+#[test]
+fn the_page_begins_with_what_keeps_most() {
+    let waiting = Waiting::start("retained-page", &["--mode", "trace"]);
+    let mut command = heaptide();
+    let outcome = run(command.arg("retain").arg(&waiting.recording), &waiting.place);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let sentences = outcome.stdout.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+    let kept = "`large` [retained-c] keeps 1.01 MiB, ";
+    assert!(sentences.starts_with(kept), "{sentences}");
+    let lost = " KiB in 710 blocks are lost, most by `lose` (retained.c:";
+    assert!(sentences.contains(lost), "{sentences}");
+    waiting.end();
+}
+
+#[test]
+fn what_cannot_be_answered_is_one_line() {
+    let refused = |arguments: &[&str], place: &Path, expected: &str| {
+        let outcome = run(heaptide().arg("retain").args(arguments), place);
+        assert_eq!((outcome.status, &*outcome.stdout), (2, ""), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    };
+    for (mode, expected) in [
+        ("counters", "no blocks are known in mode counters; record with --mode stacks"),
+        ("sampled", "only some blocks are known in mode sampled; record with --mode stacks"),
+    ] {
+        let waiting = Waiting::start(&format!("retained-{mode}"), &["--mode", mode]);
+        let (recording, place) = (waiting.recording.clone(), waiting.place.clone());
+        let recording = recording.to_str().expect("a path");
+        refused(&[recording], &place, expected);
+        waiting.end();
+        refused(&[recording], &place, "no process is recording into it any more");
+    }
+}

@@ -1,0 +1,280 @@
+//! Which live blocks of a running program are lost, and what keeps the others.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::model::{FrameId, Process};
+use heaptide_analysis::views::retained::{Kept, Node, OfSites, Retained, Root, RootKind, State};
+
+use crate::shared::command_line::command_line;
+use crate::shared::distinct_names::Labels;
+use crate::shared::frames;
+use crate::shared::names::elide_middle;
+use crate::shared::quantity::{count, counted, duration, percent};
+use crate::shared::sentence::capitalised;
+use crate::text::columns::{Columns, last, right};
+use crate::text::screen::{Screen, Style};
+
+/// Default number of rows of each table.
+const ROWS: usize = 10;
+/// Owners that are shown for each keeper.
+const OWNERS: usize = 3;
+/// Maximum characters of a name.
+const NAME: usize = 60;
+
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// The number of rows of each table, if given.
+    pub top: Option<usize>,
+    /// How long the threads of the program were stopped, nanoseconds.
+    pub stopped_ns: u64,
+}
+
+/// Describes a state in the table of states.
+fn says(state: State) -> &'static str {
+    match state {
+        State::Reachable => "reachable",
+        State::OnlyFromStack => "reachable only from a stack",
+        State::OnlyFromMapping => "reachable only from memory that the program mapped",
+        State::OnlyByInterior => "reachable only by pointers to the inside of blocks",
+        State::OnlyFromDeadStack => "reachable only from the stack of a thread that has ended",
+        State::Lost => "lost",
+        State::LostIndirectly => "lost, reachable only from lost blocks",
+    }
+}
+
+/// Writes the page. The process must have the rows of its sites.
+///
+/// Errors: those of `out`.
+pub fn write(
+    out: &mut Screen,
+    process: &Process,
+    retained: &Retained,
+    view: View,
+) -> io::Result<()> {
+    let sites = OfSites::of(process);
+    let page = Page { process, retained, sites, rows: view.top.unwrap_or(ROWS) };
+    page.sentences(out)?;
+    page.heading(out, view)?;
+    page.states(out)?;
+    page.keepers(out)?;
+    page.lost(out)?;
+    page.paths(out)
+}
+
+struct Page<'a> {
+    process: &'a Process,
+    retained: &'a Retained,
+    sites: OfSites<'a>,
+    rows: usize,
+}
+
+/// The columns of all tables.
+fn columns(title: &'static str) -> Columns<4> {
+    Columns([right(7, "share"), right(10, "bytes"), right(10, "blocks"), last(title)])
+}
+
+impl Page<'_> {
+    /// Writes what keeps most, and what is lost.
+    fn sentences(&self, out: &mut Screen) -> io::Result<()> {
+        if let Some(keeper) = self.retained.keepers.first() {
+            let owners = self.sites.by_frame(keeper.sites.iter().copied());
+            let most = owners.first().map_or_else(String::new, |(frame, kept)| {
+                let most = counted(kept.blocks, "block");
+                format!(
+                    ": {}{most} by {}",
+                    if owners.len() > 1 { "mostly " } else { "" },
+                    self.named(*frame)
+                )
+            });
+            let (size, share) =
+                (out.bytes(keeper.kept.bytes), percent(keeper.kept.bytes, self.retained.all.bytes));
+            let by = match keeper.node {
+                Node::Root(root) => self.root_named(&self.retained.roots[root]),
+                Node::Blocks { site, .. } => {
+                    format!("A block by {}", self.named(self.sites.frame(site)))
+                }
+            };
+            writeln!(out, "{by} keeps {size}, {share} of live memory{most}.")?;
+        }
+        let lost = self.of_state(State::Lost);
+        if let Some((frame, _)) = lost.first() {
+            let mut all = self.retained.states[State::Lost as usize];
+            all.plus(self.retained.states[State::LostIndirectly as usize]);
+            let (size, blocks) = (out.bytes(all.bytes), counted(all.blocks, "block"));
+            writeln!(out, "{size} in {blocks} are lost, most by {}.", self.named(*frame))?;
+        }
+        writeln!(out)
+    }
+
+    fn of_state(&self, state: State) -> Vec<(Option<FrameId>, Kept)> {
+        let of_state = self.retained.sites.iter().filter(|row| row.state == state);
+        self.sites.by_frame(of_state.map(|row| (row.site, row.kept)))
+    }
+
+    /// Names a root at the start of a sentence.
+    fn root_named(&self, root: &Root) -> String {
+        match &root.module {
+            Some(module) => format!("`{}` [{module}]", elide_middle(&root.name, NAME)),
+            None => capitalised(root.name.clone()),
+        }
+    }
+
+    /// Names a function within a sentence.
+    fn named(&self, frame: Option<FrameId>) -> String {
+        let Some(frame) = frame else { return "code without a stack".to_owned() };
+        let labels = Labels::of_ids(self.process, [frame]);
+        let frame = &self.process.tables.frames[frame.0 as usize];
+        let place = frames::place(self.process, frame);
+        let name = labels.label(frame, NAME);
+        if place.is_empty() { format!("`{name}`") } else { format!("`{name}` ({place})") }
+    }
+
+    fn heading(&self, out: &mut Screen, view: View) -> io::Result<()> {
+        let Retained { all, unread, .. } = self.retained;
+        let how = if self.retained.is_copy { "to copy them" } else { "while they were read" };
+        writeln!(
+            out,
+            "{}: {} in {} live; its threads were stopped for {} {how}",
+            command_line(self.process, out.fit(NAME)),
+            out.bytes(all.bytes),
+            counted(all.blocks, "block"),
+            duration(view.stopped_ns)
+        )?;
+        if self.retained.estimated > 0 {
+            let blocks = counted(self.retained.estimated, "block");
+            writeln!(out, "  sizes    of {blocks} are averages of those of the same stack")?;
+        }
+        if self.retained.busy > 0 {
+            let threads = counted(self.retained.busy as u64, "thread");
+            writeln!(
+                out,
+                "  note     {threads} allocated at that moment; its block may be missing"
+            )?;
+        }
+        let missing = unread.blocks + unread.roots;
+        if missing > 0 {
+            let bytes = out.bytes(missing);
+            writeln!(
+                out,
+                "  missing  {bytes} of memory could not be read; what only they refer to counts as lost"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn row(&self, out: &mut Screen, kept: Kept, what: String) -> io::Result<()> {
+        let share = percent(kept.bytes, self.retained.all.bytes);
+        let cells = [share, out.bytes(kept.bytes), count(kept.blocks), what];
+        columns("").row(out, cells)
+    }
+
+    fn states(&self, out: &mut Screen) -> io::Result<()> {
+        writeln!(out)?;
+        columns("state").heading(out)?;
+        let each = State::ALL.into_iter().zip(self.retained.states);
+        for (state, kept) in each.filter(|(_, kept)| kept.blocks > 0) {
+            self.row(out, kept, says(state).to_owned())?;
+        }
+        Ok(())
+    }
+
+    fn keepers(&self, out: &mut Screen) -> io::Result<()> {
+        let keepers = &self.retained.keepers;
+        if keepers.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "\nKept: what would be free without it")?;
+        columns("kept by, with the functions that allocated most of it").heading(out)?;
+        for keeper in keepers.iter().take(self.rows) {
+            self.row(out, keeper.kept, self.node(out, keeper.node))?;
+            let owners = self.sites.by_frame(keeper.sites.iter().copied());
+            for (frame, kept) in owners.iter().take(OWNERS) {
+                let what =
+                    format!("  {} by {}", counted(kept.blocks, "block"), self.owner(out, *frame));
+                let cells = [String::new(), out.bytes(kept.bytes), String::new(), what];
+                columns("").row(out, cells)?;
+            }
+        }
+        if self.retained.shared.blocks > 0 {
+            self.row(
+                out,
+                self.retained.shared,
+                "several of these, or smaller ones, together".to_owned(),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn lost(&self, out: &mut Screen) -> io::Result<()> {
+        for (state, title) in [
+            (State::Lost, "Lost: no pointer leads to these blocks"),
+            (State::LostIndirectly, "Lost with them: only lost blocks lead to these"),
+        ] {
+            let rows = self.of_state(state);
+            if rows.is_empty() {
+                continue;
+            }
+            writeln!(out, "\n{title}")?;
+            columns("function").heading(out)?;
+            for (frame, kept) in rows.iter().take(self.rows) {
+                self.row(out, *kept, self.owner(out, *frame))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a path to blocks of the functions with the most bytes that can be reached by way of
+    /// other blocks.
+    fn paths(&self, out: &mut Screen) -> io::Result<()> {
+        let mut seen = Vec::new();
+        for row in self.retained.sites.iter().filter(|row| row.path.len() > 1) {
+            let frame = self.sites.frame(row.site);
+            if seen.len() == self.rows || seen.contains(&frame) {
+                continue;
+            }
+            if seen.is_empty() {
+                writeln!(out, "\nPaths: a shortest one to a block of each of these functions")?;
+                columns("block, and what leads to it").heading(out)?;
+            }
+            seen.push(frame);
+            self.row(out, row.kept, self.owner(out, frame))?;
+            for node in row.path.iter().rev() {
+                let what = format!("  ← {}", self.node(out, *node));
+                columns("").row(out, [String::new(), String::new(), String::new(), what])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&self, out: &Screen, node: Node) -> String {
+        match node {
+            Node::Root(root) => self.root(out, &self.retained.roots[root]),
+            Node::Blocks { site, count: 1 } => {
+                format!("a block by {}", self.owner(out, self.sites.frame(site)))
+            }
+            Node::Blocks { site, count: n } => {
+                format!("{} by {}", counted(n, "block"), self.owner(out, self.sites.frame(site)))
+            }
+        }
+    }
+
+    fn root(&self, out: &Screen, root: &Root) -> String {
+        let name = elide_middle(&root.name, out.fit(NAME));
+        let is_named = root.kind == RootKind::Variable;
+        let name = if is_named { Style::Own.of(name) } else { name };
+        match &root.module {
+            Some(module) => format!("{name}  {}", Style::Minor.of(format!("[{module}]"))),
+            None => name,
+        }
+    }
+
+    fn owner(&self, out: &Screen, frame: Option<FrameId>) -> String {
+        let Some(frame) = frame else { return "code without a stack".to_owned() };
+        let labels = Labels::of_ids(self.process, [frame]);
+        let frame = &self.process.tables.frames[frame.0 as usize];
+        let place = frames::place(self.process, frame);
+        let name = labels.label(frame, out.fit(NAME));
+        if place.is_empty() { name } else { format!("{name}  {}", Style::Minor.of(place)) }
+    }
+}

@@ -1,0 +1,294 @@
+//! The live blocks, and an index that finds the block at an address.
+//!
+//! The index is a bitmap of the starts of blocks with the number of earlier starts beside each word
+//! (Jacobson's rank, 1989): one cache line for a pointer to the start of a block, 2 bytes a block.
+
+use heaptide_attach::picture::Picture;
+use heaptide_format::live_blocks::size_of_number;
+
+use crate::window::Window;
+
+/// Blocks whose headers are read to see whether they are glibc's.
+const PROBES: usize = 4096;
+/// The least percentage of them that must be plausible.
+const PLAUSIBLE_PERCENT_MIN: usize = 95;
+/// Bytes for each bit of the index: allocators align to 8 at least.
+const GRAIN_BITS: u32 = 3;
+/// Bytes for each word of the index.
+const WORD_BITS: u32 = GRAIN_BITS + 6;
+/// Bytes for each chunk of the index.
+const CHUNK_BITS: u32 = 26;
+const CHUNK_WORDS: usize = 1 << (CHUNK_BITS - WORD_BITS);
+/// Bits of user addresses on any processor.
+const ADDRESS_BITS: u32 = 48;
+/// No chunk.
+const NONE: u32 = u32::MAX;
+
+/// A word of the index.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    /// A bit for each address at which a block starts.
+    starts: u64,
+    /// Number of blocks before this word.
+    before: u32,
+}
+
+/// The live blocks in order of address.
+pub(crate) struct Blocks {
+    starts: Vec<u64>,
+    /// Usable sizes, in units of 8 bytes.
+    eighths: Vec<u32>,
+    sites: Vec<u32>,
+    chunks: Vec<u32>,
+    words: Vec<Word>,
+    /// Blocks that extend beyond their chunk.
+    long: Vec<u32>,
+    /// Whether the headers of blocks are those of glibc.
+    has_headers: bool,
+    /// Number of blocks whose size is an average of their site.
+    pub(crate) estimated: usize,
+}
+
+impl Blocks {
+    /// Reads the live blocks of a picture. `average` returns the mean usable bytes of the blocks of
+    /// a site.
+    pub(crate) fn of(picture: &Picture, average: impl Fn(u32) -> u64) -> Blocks {
+        let starts: Vec<u64> = picture.live.iter().map(|(start, _)| *start).collect();
+        let sites: Vec<u32> = picture.live.iter().map(|(_, site)| *site).collect();
+        let mut blocks = Blocks {
+            eighths: Vec::with_capacity(starts.len()),
+            starts,
+            sites,
+            chunks: Vec::new(),
+            words: Vec::new(),
+            long: Vec::new(),
+            has_headers: false,
+            estimated: 0,
+        };
+        blocks.build_index();
+        blocks.has_headers = blocks.have_headers(picture);
+        blocks.find_sizes(picture, average);
+        blocks.find_long();
+        blocks
+    }
+
+    fn build_index(&mut self) {
+        self.chunks = vec![NONE; 1 << (ADDRESS_BITS - CHUNK_BITS)];
+        for &start in &self.starts {
+            let chunk = (start >> CHUNK_BITS) as usize;
+            if self.chunks[chunk] == NONE {
+                self.chunks[chunk] = (self.words.len() / CHUNK_WORDS) as u32;
+                self.words.resize(self.words.len() + CHUNK_WORDS, Word::default());
+            }
+            let at = self.word_at(start).unwrap_or_default();
+            self.words[at].starts |= 1 << (start >> GRAIN_BITS & 63);
+        }
+        // Chunks were added in order of address.
+        let mut before = 0;
+        for word in &mut self.words {
+            word.before = before;
+            before += word.starts.count_ones();
+        }
+    }
+
+    fn find_long(&mut self) {
+        let chunk = |address: u64| address >> CHUNK_BITS;
+        let is_long = |block: &usize| {
+            let start = self.starts[*block];
+            chunk(start) != chunk(start + self.bytes(*block))
+        };
+        self.long = (0..self.len()).filter(is_long).map(|block| block as u32).collect();
+    }
+
+    #[inline]
+    fn word_at(&self, address: u64) -> Option<usize> {
+        let chunk = *self.chunks.get((address >> CHUNK_BITS) as usize)?;
+        let word = (address >> WORD_BITS) as usize & (CHUNK_WORDS - 1);
+        (chunk != NONE).then(|| chunk as usize * CHUNK_WORDS + word)
+    }
+
+    /// Returns the block that can contain an address, the last one that starts at or before it, and
+    /// whether it starts there.
+    #[inline]
+    fn last_before(&self, address: u64) -> Option<(usize, bool)> {
+        let Some(word) = self.word_at(address) else {
+            let after = self.long.partition_point(|&long| self.starts[long as usize] <= address);
+            return Some((*self.long[..after].last()? as usize, false));
+        };
+        let word = self.words[word];
+        let bit = (address >> GRAIN_BITS & 63) as u32;
+        let until = word.starts << (63 - bit);
+        let count = word.before + until.count_ones();
+        let is_start = until >> 63 != 0 && address.trailing_zeros() >= GRAIN_BITS;
+        Some((count.checked_sub(1)? as usize, is_start))
+    }
+
+    /// Returns the block that contains an address, and whether the address is not its start.
+    #[inline]
+    pub(crate) fn find(&self, address: u64) -> Option<(u32, bool)> {
+        let (block, is_start) = self.last_before(address)?;
+        if is_start {
+            return Some((block as u32, false));
+        }
+        let is_inside = address - self.starts[block] < self.bytes(block);
+        is_inside.then_some((block as u32, true))
+    }
+
+    fn find_sizes(&mut self, picture: &Picture, average: impl Fn(u32) -> u64) {
+        let mut window = Window::new(picture);
+        let mut kept = picture.sizes.iter().peekable();
+        let mut mappings = picture.mappings.iter().peekable();
+        for index in 0..self.starts.len() {
+            let start = self.starts[index];
+            let next = self.starts.get(index + 1).copied().unwrap_or(u64::MAX);
+            while mappings.next_if(|mapping| mapping.high <= start).is_some() {}
+            let end = mappings.peek().map_or(start, |mapping| mapping.high);
+            while kept.next_if(|(address, _)| *address < start).is_some() {}
+            let known = kept.next_if(|(address, _)| *address == start);
+            let known = known.and_then(|(_, number)| size_of_number(*number));
+            let by_header =
+                || usable_of_header(self.header(&mut window, start, end)?, start, next, end);
+            let bytes = known.or_else(by_header).unwrap_or_else(|| {
+                self.estimated += 1;
+                average(self.sites[index]).min(next.min(end) - start)
+            });
+            self.eighths.push(bytes.div_ceil(8).try_into().unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Returns whether the memory before blocks, of which the size is not known otherwise, is that
+    /// of glibc's headers: nearly all of some blocks, from the whole address range, are plausible.
+    fn have_headers(&self, picture: &Picture) -> bool {
+        let known =
+            |start: u64| picture.sizes.binary_search_by_key(&start, |known| known.0).is_ok();
+        let step = self.len().div_ceil(PROBES).max(1);
+        let (mut probed, mut plausible) = (0, 0);
+        let mut window = Window::new(picture);
+        for index in (0..self.len()).step_by(step) {
+            let start = self.starts[index];
+            let mapped = picture.mappings.partition_point(|mapping| mapping.high <= start);
+            let Some(mapping) = picture.mappings.get(mapped) else { break };
+            if known(start) {
+                continue;
+            }
+            let next = self.starts.get(index + 1).copied().unwrap_or(u64::MAX);
+            let header = read_header(&mut window, start, mapping.high);
+            let usable = header.and_then(|h| usable_of_header(h, start, next, mapping.high));
+            probed += 1;
+            plausible += usize::from(usable.is_some());
+        }
+        plausible * 100 >= probed * PLAUSIBLE_PERCENT_MIN
+    }
+
+    /// Returns the size field of the header that glibc has before a block; `None` if it is not
+    /// glibc's block.
+    pub(crate) fn header(&self, window: &mut Window, start: u64, end: u64) -> Option<u64> {
+        if self.has_headers { read_header(window, start, end) } else { None }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub(crate) fn start(&self, block: usize) -> u64 {
+        self.starts[block]
+    }
+
+    /// Returns the usable bytes of a block.
+    pub(crate) fn bytes(&self, block: usize) -> u64 {
+        u64::from(self.eighths.get(block).copied().unwrap_or(0)) * 8
+    }
+
+    /// Returns the number of a block's site.
+    pub(crate) fn site(&self, block: usize) -> u32 {
+        self.sites[block]
+    }
+}
+
+fn read_header(window: &mut Window, start: u64, end: u64) -> Option<u64> {
+    let read = window.read(start - 8, 8, end)?;
+    Some(u64::from_ne_bytes(read.try_into().ok()?))
+}
+
+/// glibc's block is a mapping of its own.
+pub(crate) const IS_MAPPED: u64 = 2;
+/// glibc's block is not in the main arena.
+pub(crate) const IS_IN_ARENA: u64 = 4;
+/// Bits of the size field of glibc's header that are not part of the size.
+const FLAGS: u64 = 7;
+
+/// Returns the usable bytes according to the size field of glibc's header, if it is plausible: the
+/// next block begins behind it, and the mapping does not end before.
+fn usable_of_header(header: u64, start: u64, next: u64, end: u64) -> Option<u64> {
+    const LEAST: u64 = 32;
+    let bytes = header & !FLAGS;
+    let is_mapped = header & IS_MAPPED != 0;
+    let usable = bytes.checked_sub(if is_mapped { 16 } else { 8 })?;
+    let chunk_end = start.checked_add(bytes)?;
+    // Blocks aligned to large sizes start behind the header of a mapping.
+    let fits = if is_mapped { start + usable <= end } else { chunk_end - 16 <= end };
+    let is_plausible = bytes >= LEAST && bytes.is_multiple_of(16) && fits && chunk_end <= next;
+    (is_plausible || is_mapped && fits && start + usable <= next).then_some(usable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(of: &[(u64, u64)]) -> Blocks {
+        let mut blocks = Blocks {
+            starts: of.iter().map(|(start, _)| *start).collect(),
+            eighths: of.iter().map(|(_, bytes)| (bytes / 8) as u32).collect(),
+            sites: vec![1; of.len()],
+            chunks: Vec::new(),
+            words: Vec::new(),
+            long: Vec::new(),
+            has_headers: false,
+            estimated: 0,
+        };
+        blocks.build_index();
+        blocks.find_long();
+        blocks
+    }
+
+    #[test]
+    fn addresses_are_found_in_their_blocks() {
+        let far = 0x7f00_0000_0000;
+        let blocks = blocks(&[(0x1010, 24), (0x1028, 8), (0x2000, 4096), (far + 0x10, 64)]);
+        let found =
+            [0x1000, 0x1010, 0x1011, 0x1027, 0x1028, 0x1030, 0x2fff, 0x3000, far, far + 0x4f]
+                .map(|address| blocks.find(address));
+        let expected = [
+            None,
+            Some((0, false)),
+            Some((0, true)),
+            Some((0, true)),
+            Some((1, false)),
+            None,
+            Some((2, true)),
+            None,
+            None,
+            Some((3, true)),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(blocks.find(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_block_is_found_where_no_other_starts() {
+        let blocks = blocks(&[(0x1010, 1 << 30), (0x8000_0000, 16)]);
+        assert_eq!(blocks.find(0x2000_0000), Some((0, true)));
+        assert_eq!(blocks.find(0x4000_1010), None);
+        assert_eq!(blocks.find(0x8000_0000), Some((1, false)));
+    }
+
+    #[test]
+    fn headers_are_believed_if_they_fit() {
+        let usable = |header, next, end| usable_of_header(header, 0x1010, next, end);
+        assert_eq!(usable(0x21, 0x1030, 0x2000), Some(0x18));
+        assert_eq!(usable(0x21, 0x1020, 0x2000), None); // the next block begins inside
+        assert_eq!(usable(0x19, 0x2000, 0x2000), None); // no multiple of 16
+        assert_eq!(usable(0x2002, u64::MAX, 0x3000), Some(0x1ff0)); // a mapping of its own
+        assert_eq!(usable(0x5001, u64::MAX, 0x3000), None); // behind the end
+    }
+}

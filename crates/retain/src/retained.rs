@@ -1,0 +1,171 @@
+//! The analysis: from a picture to what is lost, and what keeps the rest.
+
+use heaptide_analysis::symbols::Demangler;
+use heaptide_analysis::views::retained::{Keeper, Kept, Node, OfState, Retained, State, Unread};
+use heaptide_attach::picture::Picture;
+use nix::unistd::Pid;
+use rustc_hash::FxHashMap;
+
+use crate::blocks::Blocks;
+use crate::dominators::Dominators;
+use crate::graph::Graph;
+use crate::modules::Modules;
+use crate::reach::{NONE, Reached};
+use crate::roots::{Finder, ThreadNames};
+use crate::scan;
+
+/// Keepers that are returned, those that keep most.
+const KEEPERS: usize = 64;
+/// Steps of a path that are returned.
+const STEPS: usize = 32;
+
+/// Analyses a picture of a process. `average` returns the mean usable bytes of the blocks of a
+/// site.
+pub fn retained(pid: Pid, picture: &Picture, average: impl Fn(u32) -> u64) -> Retained {
+    let blocks = Blocks::of(picture, average);
+    let scanned = scan::blocks(picture, &blocks);
+    let mut graph = scanned.graph;
+    let modules = Modules::of(pid, &picture.mappings);
+    let names = thread_names(pid, picture);
+    let mut finder = Finder {
+        picture,
+        modules: &modules,
+        names: &names,
+        blocks: &blocks,
+        taken: scanned.taken,
+        roots: Vec::new(),
+        demangler: Demangler::default(),
+        unread: 0,
+    };
+    finder.find(&mut graph);
+    let (roots, unread) = (finder.roots, finder.unread);
+    let reached = Reached::of(&graph, blocks.len(), &roots);
+    let mut all = Kept::default();
+    let mut states = [Kept::default(); State::ALL.len()];
+    for block in 0..blocks.len() {
+        all.add(blocks.bytes(block));
+        if let Some(state) = reached.states[block] {
+            states[state as usize].add(blocks.bytes(block));
+        }
+    }
+    let sites = by_site(&blocks, &reached);
+    drop(reached);
+    let (keepers, shared) = keepers(&graph, &blocks, roots.len());
+    Retained {
+        all,
+        states,
+        sites,
+        roots,
+        keepers,
+        shared,
+        estimated: blocks.estimated as u64,
+        unread: Unread { blocks: scanned.unread, roots: unread },
+        is_copy: picture.is_copy,
+        busy: picture.busy,
+    }
+}
+
+fn thread_names(pid: Pid, picture: &Picture) -> ThreadNames {
+    let named = picture.threads.iter().filter_map(|thread| {
+        let path = format!("/proc/{pid}/task/{}/comm", thread.tid);
+        let name = std::fs::read_to_string(path).ok()?;
+        Some((thread.tid, name.trim_end().to_owned()))
+    });
+    named.collect()
+}
+
+/// Sums blocks by site and state, with a path to one block of each.
+fn by_site(blocks: &Blocks, reached: &Reached) -> Vec<OfState> {
+    let mut sums: FxHashMap<(u32, State), (Kept, usize)> = FxHashMap::default();
+    for block in 0..blocks.len() {
+        let Some(state) = reached.states[block] else { continue };
+        let sum = sums.entry((blocks.site(block), state)).or_insert((Kept::default(), block));
+        sum.0.add(blocks.bytes(block));
+    }
+    let path = |block: usize| path(blocks, reached, block);
+    let mut sites: Vec<OfState> = sums
+        .into_iter()
+        .map(|((site, state), (kept, block))| OfState { site, state, kept, path: path(block) })
+        .collect();
+    sites.sort_by(|a, b| b.kept.bytes.cmp(&a.kept.bytes).then(a.site.cmp(&b.site)));
+    sites
+}
+
+/// Returns what leads to a block, from the root on.
+fn path(blocks: &Blocks, reached: &Reached, block: usize) -> Vec<Node> {
+    let mut steps: Vec<Node> = Vec::new();
+    let mut at = reached.from[block];
+    while at != NONE {
+        let Some(root) = (at as usize).checked_sub(blocks.len()) else {
+            let site = blocks.site(at as usize);
+            match steps.last_mut() {
+                Some(Node::Blocks { site: same, count }) if *same == site => *count += 1,
+                _ => steps.push(Node::Blocks { site, count: 1 }),
+            }
+            at = reached.from[at as usize];
+            continue;
+        };
+        steps.push(Node::Root(root));
+        break;
+    }
+    if !matches!(steps.last(), Some(Node::Root(_))) {
+        return Vec::new(); // lost
+    }
+    steps.reverse();
+    steps.truncate(STEPS);
+    steps
+}
+
+/// Returns what keeps most, and the sum of the blocks that several roots keep together.
+fn keepers(graph: &Graph, blocks: &Blocks, roots: usize) -> (Vec<Keeper>, Kept) {
+    let count = blocks.len();
+    let dominators = Dominators::of(graph, count);
+    let bytes = |node: u32| if (node as usize) < count { blocks.bytes(node as usize) } else { 0 };
+    let sums = dominators.sums(bytes);
+    let is_root = |node: u32| (count..count + roots).contains(&(node as usize));
+    // The number of what keeps each node alone: the node below the first one on its path.
+    let mut tops = vec![0u32; sums.len()];
+    let mut highest = Vec::new();
+    for (number, &dominator) in (0u32..).zip(&dominators.of).skip(1) {
+        let is_top = dominator == 0;
+        tops[number as usize] = if is_top { number } else { tops[dominator as usize] };
+        if is_top && sums[number as usize] > 0 {
+            highest.push(number);
+        }
+    }
+    let mut shared = Kept::default();
+    highest.sort_unstable_by_key(|&number| {
+        let of_block = !is_root(dominators.nodes[number as usize]);
+        (std::cmp::Reverse(sums[number as usize]), of_block, number)
+    });
+    let mut of_keeper: FxHashMap<u32, (Kept, FxHashMap<u32, Kept>)> =
+        highest.iter().take(KEEPERS).map(|&number| (number, Default::default())).collect();
+    let numbered = dominators.nodes.iter().zip(&tops).skip(1);
+    for (node, top) in numbered.map(|(&node, top)| (node as usize, top)) {
+        if node >= count {
+            continue;
+        }
+        let size = blocks.bytes(node);
+        match of_keeper.get_mut(top) {
+            Some((kept, sites)) => {
+                kept.add(size);
+                sites.entry(blocks.site(node)).or_default().add(size);
+            }
+            None if !is_root(dominators.nodes[*top as usize]) => shared.add(size),
+            None => {}
+        }
+    }
+    let keeper = |number: &u32| {
+        let (kept, sites) = of_keeper.remove(number)?;
+        let node = dominators.nodes[*number as usize] as usize;
+        let node = match node.checked_sub(count) {
+            Some(root) => Node::Root(root),
+            None => Node::Blocks { site: blocks.site(node), count: 1 },
+        };
+        let mut sites: Vec<(u32, Kept)> = sites.into_iter().collect();
+        sites.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then(a.0.cmp(&b.0)));
+        Some(Keeper { node, kept, sites })
+    };
+    let keepers = highest.iter().take(KEEPERS).filter_map(keeper).collect();
+    (keepers, shared)
+}

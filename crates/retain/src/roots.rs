@@ -1,0 +1,323 @@
+//! The roots: memory from which a program reaches its blocks.
+
+use heaptide_analysis::symbols::Demangler;
+use heaptide_analysis::views::retained::{Root, RootKind};
+use heaptide_attach::picture::{Picture, ThreadState};
+
+use crate::blocks::{Blocks, IS_IN_ARENA, IS_MAPPED};
+use crate::graph::{Edge, Graph};
+use crate::modules::{Module, Modules};
+use crate::window::{WINDOW, Window, words};
+
+/// Bytes behind the thread pointer on x86-64, and before it on aarch64, that belong to the C
+/// library's description of the thread.
+const THREAD_BYTES: u64 = 2304;
+/// Bytes below the stack pointer that functions may use.
+const RED_ZONE: u64 = 128;
+/// The size to which glibc aligns the memory of an arena.
+const ARENA_BYTES: u64 = 64 << 20;
+/// The largest guard below a stack.
+const GUARD_MAX: u64 = 64 << 10;
+/// The end of a stack in which the description of its thread is searched for.
+const DESCRIBED_IN: u64 = 64 << 10;
+/// glibc's headers of a block.
+const HEADER: u64 = 16;
+const PAGE: u64 = 4096;
+
+/// The names of threads by thread id.
+pub(crate) type ThreadNames = std::collections::HashMap<i32, String>;
+
+/// Finds roots, and the edges from them.
+pub(crate) struct Finder<'a> {
+    pub(crate) picture: &'a Picture,
+    pub(crate) modules: &'a Modules,
+    pub(crate) names: &'a ThreadNames,
+    pub(crate) blocks: &'a Blocks,
+    /// Ranges that are no roots, or are roots already.
+    pub(crate) taken: Vec<(u64, u64)>,
+    pub(crate) roots: Vec<Root>,
+    pub(crate) demangler: Demangler,
+    /// Bytes of roots that could not be read.
+    pub(crate) unread: u64,
+}
+
+impl Finder<'_> {
+    /// Adds the nodes of all roots to the graph, which has those of blocks.
+    pub(crate) fn find(&mut self, graph: &mut Graph) {
+        let mut window = Window::new(self.picture);
+        self.taken.extend(self.picture.own.iter().map(|range| (range.start, range.end)));
+        for thread in &self.picture.threads {
+            self.thread(thread, graph, &mut window);
+        }
+        merge(&mut self.taken);
+        let mut module: Option<(&Module, u64)> = None;
+        let mut guard: Option<(u64, u64)> = None;
+        let mut own_end = 0;
+        for mapping in &self.picture.mappings {
+            if !mapping.is_accessible {
+                guard = Some((mapping.low, mapping.high));
+                continue;
+            }
+            let mut low = mapping.low;
+            if mapping.path.starts_with('/') && !mapping.is_shared {
+                let is_own = mapping.path == self.picture.recorder;
+                let of = self.modules.get(&mapping.path);
+                module = of.map(|of| (of, mapping.high));
+                if is_own {
+                    own_end = module.map_or(0, |(of, _)| of.end);
+                    continue;
+                }
+                if let (Some(of), true) = (of, mapping.is_written) {
+                    self.variables(of, low, mapping.high, graph, &mut window);
+                }
+                continue;
+            }
+            if !mapping.is_written || mapping.is_shared {
+                continue;
+            }
+            if let Some((of, end)) = module
+                && end == low
+                && of.end > low
+                && mapping.path.is_empty()
+            {
+                // The kernel can merge another mapping with that of the module's variables.
+                let until = mapping.high.min(of.end.next_multiple_of(PAGE));
+                if of.end != own_end {
+                    self.variables(of, low, until, graph, &mut window);
+                }
+                low = until;
+            }
+            // The heap is the allocator's, and stacks are roots of their threads.
+            if !mapping.path.starts_with('[') || mapping.path.starts_with("[anon") {
+                let is_guarded =
+                    guard.is_some_and(|(from, to)| to == low && to - from <= GUARD_MAX);
+                self.mapping(low, mapping.high, is_guarded, graph, &mut window);
+            }
+        }
+    }
+
+    fn open(&mut self, kind: RootKind, name: String) {
+        self.roots.push(Root { kind, name, module: None });
+    }
+
+    fn thread(&mut self, thread: &ThreadState, graph: &mut Graph, window: &mut Window) {
+        let name = match self.names.get(&thread.tid) {
+            Some(name) => format!("thread {name} ({})", thread.tid),
+            None => format!("thread {}", thread.tid),
+        };
+        self.open(RootKind::Registers, format!("registers of {name}"));
+        for &word in &thread.registers {
+            self.edge(word, graph, false);
+        }
+        graph.end_node();
+        let end_of = |address: u64| {
+            let holds = |m: &&heaptide_attach::Mapping| (m.low..m.high).contains(&address);
+            self.picture.mappings.iter().find(holds).map(|m| (m.low, m.high))
+        };
+        let static_bytes = self.modules.thread_local_bytes();
+        let (below, behind) = if cfg!(target_arch = "x86_64") {
+            (static_bytes, THREAD_BYTES)
+        } else {
+            (THREAD_BYTES, HEADER + static_bytes)
+        };
+        let pointed = end_of(thread.pointer);
+        let mut top = None;
+        if let Some((low, high)) = pointed {
+            let from = thread.pointer.saturating_sub(below).max(low) & !7;
+            let to = thread.pointer.saturating_add(behind).min(high);
+            self.open(RootKind::ThreadLocal, format!("thread-local variables of {name}"));
+            self.range(from, to, graph, window);
+            graph.end_node();
+            self.taken.push((from, to));
+            top = Some((low, from));
+        }
+        if let Some((low, high)) = end_of(thread.sp) {
+            let sp = thread.sp.saturating_sub(RED_ZONE).max(low) & !7;
+            // The stack of a thread that the C library made ends where its variables begin.
+            let high = top.filter(|&(same, from)| same == low && from > sp).map_or(high, |t| t.1);
+            self.open(RootKind::Stack, format!("stack of {name}"));
+            self.range(sp, high, graph, window);
+            graph.end_node();
+            self.taken.push((low, high));
+        }
+    }
+
+    /// Adds an edge to the block at an address.
+    fn edge(&self, address: u64, graph: &mut Graph, is_exact: bool) {
+        if let Some((block, is_interior)) = self.blocks.find(address)
+            && !(is_exact && is_interior)
+        {
+            graph.add(Edge::new(block, is_interior));
+        }
+    }
+
+    /// Adds the edges of a range of words.
+    fn range(&mut self, low: u64, high: u64, graph: &mut Graph, window: &mut Window) {
+        let mut at = low;
+        while at + 8 <= high {
+            let bytes = (high - at).min(WINDOW) & !7;
+            match window.read(at, bytes, high) {
+                Some(read) => {
+                    for word in words(read) {
+                        self.edge(word, graph, false);
+                    }
+                    at += bytes;
+                }
+                None => {
+                    // Pages that the copy does not have, one by one.
+                    let page = (at + PAGE) & !(PAGE - 1);
+                    let bytes = (page.min(high) - at) & !7;
+                    match window.read(at, bytes, page.min(high)) {
+                        Some(read) => {
+                            for word in words(read) {
+                                self.edge(word, graph, false);
+                            }
+                        }
+                        None => self.unread += bytes,
+                    }
+                    at += bytes.max(8);
+                }
+            }
+        }
+    }
+
+    /// Adds the variables of a module in a range that refer to blocks.
+    fn variables(
+        &mut self,
+        module: &Module,
+        low: u64,
+        high: u64,
+        graph: &mut Graph,
+        window: &mut Window,
+    ) {
+        let mut current: Option<&str> = None;
+        let mut is_open = false;
+        let mut at = low;
+        while at + 8 <= high {
+            let bytes = (high - at).min(WINDOW) & !7;
+            let Some(read) = window.read(at, bytes, high) else {
+                self.unread += bytes;
+                at += bytes;
+                continue;
+            };
+            for (word, address) in words(read).zip((at..).step_by(8)) {
+                let Some((block, is_interior)) = self.blocks.find(word) else { continue };
+                if module.is_libc && is_interior {
+                    // The allocator's lists refer to free blocks by their headers, which begin at
+                    // the end of the block before.
+                    continue;
+                }
+                let symbol = module.variable(address);
+                if !is_open || symbol != current {
+                    if is_open {
+                        graph.end_node();
+                    }
+                    let name = match symbol {
+                        Some(symbol) => self.demangler.readable(symbol),
+                        None => "variables without names".to_owned(),
+                    };
+                    let module = Some(module.file.to_string());
+                    let root = Root { kind: RootKind::Variable, name, module };
+                    if self.roots.last() == Some(&root) {
+                        graph.reopen_node(); // a variable in two mappings
+                    } else {
+                        self.roots.push(root);
+                    }
+                    (current, is_open) = (symbol, true);
+                }
+                graph.add(Edge::new(block, is_interior));
+            }
+            at += bytes;
+        }
+        if is_open {
+            graph.end_node();
+        }
+    }
+
+    /// Adds what nothing else has taken of a mapping.
+    fn mapping(
+        &mut self,
+        low: u64,
+        high: u64,
+        is_guarded: bool,
+        graph: &mut Graph,
+        window: &mut Window,
+    ) {
+        let first = self.taken.partition_point(|(_, end)| *end <= low);
+        let taken: Vec<(u64, u64)> =
+            self.taken[first..].iter().copied().take_while(|(start, _)| *start < high).collect();
+        let is_whole = taken.is_empty();
+        let mut at = low;
+        for (start, end) in taken.into_iter().chain([(high, high)]) {
+            let until = start.min(high);
+            if until > at {
+                let is_dead = is_guarded && is_whole && self.has_thread(at, until, window);
+                let kind = if is_dead { RootKind::DeadStack } else { RootKind::Mapping };
+                let what = if is_dead { "stack of an ended thread" } else { "mapping" };
+                self.open(kind, format!("{what} at {at:#x}"));
+                self.range(at, until, graph, window);
+                graph.end_node();
+            }
+            at = at.max(end);
+        }
+    }
+
+    /// Returns whether a range ends with the C library's description of a thread, which begins with
+    /// its own address and has it again in its third word (on x86-64).
+    fn has_thread(&self, low: u64, high: u64, window: &mut Window) -> bool {
+        let from = high.saturating_sub(DESCRIBED_IN).max(low);
+        let Some(read) = window.read(from, (high - from) & !7, high) else { return false };
+        let words: Vec<u64> = words(read).collect();
+        let own = |index: usize| from + index as u64 * 8;
+        (0..words.len().saturating_sub(2))
+            .any(|index| words[index] == own(index) && words[index + 2] == own(index))
+    }
+}
+
+/// Sorts ranges, and joins those that overlap.
+fn merge(ranges: &mut Vec<(u64, u64)>) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, before| {
+        let overlaps = next.0 <= before.1;
+        before.1 = if overlaps { before.1.max(next.1) } else { before.1 };
+        overlaps
+    });
+}
+
+/// Returns the memory of the allocator around a block: with glibc, a mapping of its own, the arena,
+/// or the mapping.
+pub(crate) fn allocator_memory(start: u64, header: Option<u64>, mapping: (u64, u64)) -> (u64, u64) {
+    let Some(header) = header else { return mapping };
+    if header & IS_MAPPED != 0 {
+        let from = (start - HEADER) & !(PAGE - 1);
+        return (from, from.saturating_add(header & !7).next_multiple_of(PAGE));
+    }
+    if header & IS_IN_ARENA != 0 {
+        let from = start & !(ARENA_BYTES - 1);
+        return (from, from + ARENA_BYTES);
+    }
+    mapping
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_overlap_are_joined() {
+        let mut ranges = vec![(5, 7), (1, 9), (2, 3), (9, 10), (20, 30)];
+        merge(&mut ranges);
+        assert_eq!(ranges, [(1, 10), (20, 30)]);
+    }
+
+    #[test]
+    fn memory_of_the_allocator_is_what_its_header_says() {
+        let mapping = (0x7f00_0000_0000, 0x7f00_1000_0000);
+        let start = 0x7f00_0401_0010;
+        let of = |header| allocator_memory(start, header, mapping);
+        assert_eq!(of(Some(0x2002)), (0x7f00_0401_0000, 0x7f00_0401_2000));
+        assert_eq!(of(Some(0x25)), (0x7f00_0400_0000, 0x7f00_0800_0000));
+        assert_eq!(of(Some(0x21)), mapping);
+        assert_eq!(of(None), mapping);
+    }
+}

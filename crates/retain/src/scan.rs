@@ -1,0 +1,58 @@
+//! Finds the pointers between blocks, in one pass in the order of addresses.
+
+use heaptide_attach::picture::Picture;
+
+use crate::blocks::Blocks;
+use crate::graph::{Edge, Graph};
+use crate::roots::allocator_memory;
+use crate::window::{WINDOW, Window, words};
+
+/// The result of the pass over blocks.
+pub(crate) struct Scanned {
+    pub(crate) graph: Graph,
+    /// Memory of the allocator, which is no root.
+    pub(crate) taken: Vec<(u64, u64)>,
+    /// Bytes of blocks that could not be read.
+    pub(crate) unread: u64,
+}
+
+/// Reads all blocks.
+pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
+    let mut window = Window::new(picture);
+    let mut graph = Graph::of_blocks(blocks.len());
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    let mut unread = 0;
+    let mut mappings = picture.mappings.iter().peekable();
+    for block in 0..blocks.len() {
+        let (start, bytes) = (blocks.start(block), blocks.bytes(block));
+        while mappings.next_if(|mapping| mapping.high <= start).is_some() {}
+        let Some(mapping) = mappings.peek() else { break };
+        let header = blocks.header(&mut window, start, mapping.high);
+        let memory = allocator_memory(start, header, (mapping.low, mapping.high));
+        if taken.last() != Some(&memory) {
+            taken.push(memory);
+        }
+        let mut done = 0;
+        while done + 8 <= bytes {
+            let part = (bytes - done).min(WINDOW / 2) & !7;
+            let Some(read) = window.read(start + done, part, mapping.high.max(start + bytes))
+            else {
+                unread += bytes - done;
+                break;
+            };
+            for word in words(read) {
+                if let Some((to, is_interior)) = blocks.find(word)
+                    && to as usize != block
+                {
+                    graph.add(Edge::new(to, is_interior));
+                }
+            }
+            done += part;
+        }
+        graph.end_node();
+    }
+    while graph.nodes() < blocks.len() {
+        graph.end_node();
+    }
+    Scanned { graph, taken, unread }
+}

@@ -1,0 +1,38 @@
+//! Reads the memory of a picture through a window, in ascending order of addresses.
+
+use heaptide_attach::picture::Picture;
+
+/// Bytes of the window.
+pub(crate) const WINDOW: u64 = 1 << 20;
+
+/// The last memory that was read.
+pub(crate) struct Window<'a> {
+    picture: &'a Picture,
+    bytes: Vec<u8>,
+    start: u64,
+    length: u64,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn new(picture: &'a Picture) -> Window<'a> {
+        Window { picture, bytes: vec![0; WINDOW as usize], start: 0, length: 0 }
+    }
+
+    /// Returns `bytes` bytes at an address, at most [`WINDOW`], of a mapping that ends at `end`.
+    /// `None` if they cannot be read.
+    pub(crate) fn read(&mut self, address: u64, bytes: u64, end: u64) -> Option<&[u8]> {
+        let is_inside = address >= self.start && address + bytes <= self.start + self.length;
+        if !is_inside {
+            let wanted = WINDOW.min(end.saturating_sub(address));
+            self.start = address;
+            self.length = self.picture.read(address, &mut self.bytes[..wanted as usize]) as u64;
+        }
+        let from = address - self.start;
+        (from + bytes <= self.length).then(|| &self.bytes[from as usize..(from + bytes) as usize])
+    }
+}
+
+/// Returns the words of bytes whose number is a multiple of eight.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word))
+}
