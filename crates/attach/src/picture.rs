@@ -68,12 +68,21 @@ pub struct Picture {
     /// Number of threads that were in the middle of an allocation or a free.
     pub busy: usize,
     memory: Memory,
+    /// The memory of the program, if the other one is that of a copy.
+    program: Option<Memory>,
 }
 
 impl Picture {
-    /// Reads memory. Returns the number of bytes that could be read.
+    /// Reads memory: of the copy, or what that did not inherit, of the running program. Returns the
+    /// number of bytes that could be read.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> usize {
-        self.memory.read_some(address, bytes)
+        let read = self.memory.read_some(address, bytes);
+        match &self.program {
+            Some(program) if read < bytes.len() => {
+                read + program.read_some(address + read as u64, &mut bytes[read..])
+            }
+            _ => read,
+        }
     }
 }
 
@@ -151,7 +160,8 @@ fn by_fork(
     drop(stopped);
     pause.add(start.elapsed());
     if let Some(Copy { pid, .. }) = copy {
-        picture.memory = Memory::open(pid).map_err(|error| Error::refused(pid, &error))?;
+        let memory = Memory::open(pid).map_err(|error| Error::refused(pid, &error))?;
+        picture.program = Some(std::mem::replace(&mut picture.memory, memory));
         picture.is_copy = true;
     }
     Ok((picture, copy))
@@ -247,6 +257,7 @@ fn of_stopped(
         is_copy: false,
         busy,
         memory: Memory::open(process.pid).map_err(refused)?,
+        program: None,
     })
 }
 

@@ -6,6 +6,8 @@
 use heaptide_attach::picture::Picture;
 use heaptide_format::live_blocks::size_of_number;
 
+use crate::graph::Target;
+use crate::objects::{HEAD_BYTES, LINK_BYTES, Objects};
 use crate::window::Window;
 
 /// Blocks whose headers are read to see whether they are glibc's.
@@ -36,8 +38,13 @@ struct Word {
 /// The live blocks in order of address.
 pub(crate) struct Blocks {
     starts: Vec<u64>,
-    /// Usable sizes, in units of 8 bytes.
+    /// Bytes from the start to the end of a block, in units of 8; of a block whose size is not
+    /// known, the most that it can have.
     eighths: Vec<u32>,
+    sources: Vec<Source>,
+    /// Where the object begins in a block that CPython's garbage collector lists, in units of 8
+    /// bytes: behind the links and other words of the interpreter. 0 for other blocks.
+    objects: Vec<u8>,
     sites: Vec<u32>,
     chunks: Vec<u32>,
     words: Vec<Word>,
@@ -49,14 +56,37 @@ pub(crate) struct Blocks {
     pub(crate) estimated: usize,
 }
 
+/// Where the size of a block is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// glibc's header.
+    Header,
+    /// The recorder's table.
+    Table,
+    /// Nothing but its site.
+    Site,
+}
+
+/// What the profile knows about the blocks of a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Mean usable bytes.
+    pub mean_bytes: u64,
+    /// The largest request in bytes.
+    pub largest_bytes: u64,
+}
+
 impl Blocks {
-    /// Reads the live blocks of a picture. `average` returns the mean usable bytes of the blocks of
-    /// a site.
-    pub(crate) fn of(picture: &Picture, average: impl Fn(u32) -> u64) -> Blocks {
+    /// Reads the live blocks of a picture. `facts` returns those of a site.
+    ///
+    /// `has_python`: whether objects of CPython are blocks.
+    pub(crate) fn of(picture: &Picture, has_python: bool, facts: impl Fn(u32) -> Facts) -> Blocks {
         let starts: Vec<u64> = picture.live.iter().map(|(start, _)| *start).collect();
         let sites: Vec<u32> = picture.live.iter().map(|(_, site)| *site).collect();
         let mut blocks = Blocks {
             eighths: Vec::with_capacity(starts.len()),
+            sources: Vec::with_capacity(starts.len()),
+            objects: Vec::with_capacity(starts.len()),
             starts,
             sites,
             chunks: Vec::new(),
@@ -67,7 +97,8 @@ impl Blocks {
         };
         blocks.build_index();
         blocks.has_headers = blocks.have_headers(picture);
-        blocks.find_sizes(picture, average);
+        let objects = has_python.then(|| Objects::of(picture));
+        blocks.find_sizes(picture, objects, facts);
         blocks.find_long();
         blocks
     }
@@ -95,7 +126,7 @@ impl Blocks {
         let chunk = |address: u64| address >> CHUNK_BITS;
         let is_long = |block: &usize| {
             let start = self.starts[*block];
-            chunk(start) != chunk(start + self.bytes(*block))
+            chunk(start) != chunk(start + self.extent(*block))
         };
         self.long = (0..self.len()).filter(is_long).map(|block| block as u32).collect();
     }
@@ -123,18 +154,30 @@ impl Blocks {
         Some((count.checked_sub(1)? as usize, is_start))
     }
 
-    /// Returns the block that contains an address, and whether the address is not its start.
+    /// Returns the block that contains an address, and to what of it the address leads.
     #[inline]
-    pub(crate) fn find(&self, address: u64) -> Option<(u32, bool)> {
+    pub(crate) fn find(&self, address: u64) -> Option<(u32, Target)> {
         let (block, is_start) = self.last_before(address)?;
-        if is_start {
-            return Some((block as u32, false));
+        let offset = if is_start { 0 } else { address - self.starts[block] };
+        if offset >= self.extent(block) && !is_start {
+            return None;
         }
-        let is_inside = address - self.starts[block] < self.bytes(block);
-        is_inside.then_some((block as u32, true))
+        let target = match (u64::from(self.objects[block]) * 8, offset) {
+            (0, 0) => Target::Start,
+            (0, _) => Target::Inside,
+            (object, _) if offset == object => Target::Start,
+            (object, _) if offset + LINK_BYTES == object => Target::Link,
+            _ => Target::Inside,
+        };
+        Some((block as u32, target))
     }
 
-    fn find_sizes(&mut self, picture: &Picture, average: impl Fn(u32) -> u64) {
+    fn find_sizes(
+        &mut self,
+        picture: &Picture,
+        mut objects: Option<Objects>,
+        facts: impl Fn(u32) -> Facts,
+    ) {
         let mut window = Window::new(picture);
         let mut kept = picture.sizes.iter().peekable();
         let mut mappings = picture.mappings.iter().peekable();
@@ -146,13 +189,25 @@ impl Blocks {
             while kept.next_if(|(address, _)| *address < start).is_some() {}
             let known = kept.next_if(|(address, _)| *address == start);
             let known = known.and_then(|(_, number)| size_of_number(*number));
-            let by_header =
-                || usable_of_header(self.header(&mut window, start, end)?, start, next, end);
-            let bytes = known.or_else(by_header).unwrap_or_else(|| {
+            let has_header = self.has_headers && known.is_none();
+            let header = if has_header { read_header(&mut window, start, end) } else { None };
+            let by_header = header.and_then(|header| usable_of_header(header, start, next, end));
+            let known = known.map(|bytes| (bytes, Source::Table));
+            let known = known.or_else(|| Some((by_header?, Source::Header)));
+            let (bytes, source) = known.unwrap_or_else(|| {
                 self.estimated += 1;
-                average(self.sites[index]).min(next.min(end) - start)
+                let facts = facts(self.sites[index]);
+                let most = facts.largest_bytes.max(facts.mean_bytes);
+                (most.min(next.min(end) - start), Source::Site)
             });
             self.eighths.push(bytes.div_ceil(8).try_into().unwrap_or(u32::MAX));
+            self.sources.push(source);
+            let head = match &mut objects {
+                Some(_) if bytes >= HEAD_BYTES => window.read(start, HEAD_BYTES, end),
+                _ => None,
+            };
+            let object = objects.as_mut().zip(head).map_or(0, |(objects, head)| objects.find(head));
+            self.objects.push(object);
         }
     }
 
@@ -180,10 +235,11 @@ impl Blocks {
         plausible * 100 >= probed * PLAUSIBLE_PERCENT_MIN
     }
 
-    /// Returns the size field of the header that glibc has before a block; `None` if it is not
-    /// glibc's block.
-    pub(crate) fn header(&self, window: &mut Window, start: u64, end: u64) -> Option<u64> {
-        if self.has_headers { read_header(window, start, end) } else { None }
+    /// Returns the size field of the header that glibc has before a block, in a mapping that ends
+    /// at `end`; `None` if it is not glibc's block.
+    pub(crate) fn header(&self, block: usize, window: &mut Window, end: u64) -> Option<u64> {
+        let has_header = self.sources[block] == Source::Header;
+        if has_header { read_header(window, self.starts[block], end) } else { None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -194,9 +250,14 @@ impl Blocks {
         self.starts[block]
     }
 
-    /// Returns the usable bytes of a block.
-    pub(crate) fn bytes(&self, block: usize) -> u64 {
+    /// Returns the bytes of a block that can be in use.
+    pub(crate) fn extent(&self, block: usize) -> u64 {
         u64::from(self.eighths.get(block).copied().unwrap_or(0)) * 8
+    }
+
+    /// Returns whether the size of a block is not known.
+    pub(crate) fn is_estimated(&self, block: usize) -> bool {
+        self.sources[block] == Source::Site
     }
 
     /// Returns the number of a block's site.
@@ -239,6 +300,8 @@ mod tests {
         let mut blocks = Blocks {
             starts: of.iter().map(|(start, _)| *start).collect(),
             eighths: of.iter().map(|(_, bytes)| (bytes / 8) as u32).collect(),
+            sources: vec![Source::Header; of.len()],
+            objects: vec![0; of.len()],
             sites: vec![1; of.len()],
             chunks: Vec::new(),
             words: Vec::new(),
@@ -260,15 +323,15 @@ mod tests {
                 .map(|address| blocks.find(address));
         let expected = [
             None,
-            Some((0, false)),
-            Some((0, true)),
-            Some((0, true)),
-            Some((1, false)),
+            Some((0, Target::Start)),
+            Some((0, Target::Inside)),
+            Some((0, Target::Inside)),
+            Some((1, Target::Start)),
             None,
-            Some((2, true)),
+            Some((2, Target::Inside)),
             None,
             None,
-            Some((3, true)),
+            Some((3, Target::Inside)),
         ];
         assert_eq!(found, expected);
         assert_eq!(blocks.find(u64::MAX), None);
@@ -277,9 +340,18 @@ mod tests {
     #[test]
     fn a_block_is_found_where_no_other_starts() {
         let blocks = blocks(&[(0x1010, 1 << 30), (0x8000_0000, 16)]);
-        assert_eq!(blocks.find(0x2000_0000), Some((0, true)));
+        assert_eq!(blocks.find(0x2000_0000), Some((0, Target::Inside)));
         assert_eq!(blocks.find(0x4000_1010), None);
-        assert_eq!(blocks.find(0x8000_0000), Some((1, false)));
+        assert_eq!(blocks.find(0x8000_0000), Some((1, Target::Start)));
+    }
+
+    #[test]
+    fn pointers_lead_to_the_object_behind_its_links() {
+        let mut blocks = blocks(&[(0x1010, 64)]);
+        blocks.objects = vec![2];
+        let found = [0x1010, 0x1018, 0x1020].map(|address| blocks.find(address));
+        let expected = [Target::Link, Target::Inside, Target::Start];
+        assert_eq!(found, expected.map(|target| Some((0, target))));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! linear time; the iterative algorithm of Cooper, Harvey and Kennedy needs as many passes as a
 //! doubly linked list has nodes.
 
-use crate::graph::Graph;
+use crate::graph::{Graph, Target};
 
 /// No number.
 const NONE: u32 = u32::MAX;
@@ -29,14 +29,15 @@ impl Rooted<'_> {
         self.graph.nodes()
     }
 
-    /// Returns the successor with an index.
+    /// Returns the successor with an index; `None` within it for one that keeps nothing.
     #[inline]
-    fn successor(&self, node: usize, index: usize) -> Option<usize> {
+    fn successor(&self, node: usize, index: usize) -> Option<Option<usize>> {
         if node == self.first() {
             let root = self.blocks + index;
-            return (root < self.first()).then_some(root);
+            return (root < self.first()).then_some(Some(root));
         }
-        self.graph.edges(node).get(index).map(|edge| edge.to())
+        let edge = self.graph.edges(node).get(index)?;
+        Some((!edge.is_to(Target::Link)).then(|| edge.to()))
     }
 }
 
@@ -77,7 +78,9 @@ fn depth_first(rooted: &Rooted) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
             continue;
         };
         *next += 1;
-        if numbers[to] == NONE {
+        if let Some(to) = to
+            && numbers[to] == NONE
+        {
             numbers[to] = nodes.len() as u32;
             parents.push(numbers[node]);
             nodes.push(to as u32);
@@ -92,7 +95,7 @@ fn predecessors(rooted: &Rooted, nodes: &[u32], numbers: &[u32]) -> (Vec<u32>, V
     let each = |mut found: Box<dyn FnMut(u32, u32) + '_>| {
         for (number, &node) in (0u32..).zip(nodes) {
             let successors = (0..).map_while(|index| rooted.successor(node as usize, index));
-            successors.for_each(|to| found(number, numbers[to]));
+            successors.flatten().for_each(|to| found(number, numbers[to]));
         }
     };
     let mut ends = vec![0u32; nodes.len() + 1];
@@ -199,7 +202,7 @@ mod tests {
                 .collect();
             let mut graph = Graph::of_blocks(blocks as usize);
             for of in &edges {
-                of.iter().for_each(|to| graph.add(Edge::new(*to, false)));
+                of.iter().for_each(|to| graph.add(Edge::new(*to, Target::Start)));
                 graph.end_node();
             }
             let found = Dominators::of(&graph, blocks as usize);
@@ -216,7 +219,7 @@ mod tests {
         // root → 0 → 1, 2 → 3; root → 4
         let mut graph = Graph::of_blocks(5);
         for of in [&[1, 2][..], &[3], &[3], &[], &[], &[0, 4]] {
-            of.iter().for_each(|to| graph.add(Edge::new(*to, false)));
+            of.iter().for_each(|to| graph.add(Edge::new(*to, Target::Start)));
             graph.end_node();
         }
         let found = Dominators::of(&graph, 5);

@@ -1,20 +1,31 @@
 //! The graph of blocks and roots: blocks come first, in order of address, then roots.
 
-/// An edge: the block that it leads to, and whether it leads to the inside of that.
+/// What a pointer leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// The start of a block, or that of the object in it.
+    Start,
+    /// The inside of a block.
+    Inside,
+    /// The link by which Python's garbage collector lists an object, which keeps nothing.
+    Link,
+}
+
+/// An edge: the block that it leads to, and to what of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Edge(u32);
 
 impl Edge {
-    pub(crate) fn new(block: u32, is_interior: bool) -> Edge {
-        Edge(block << 1 | u32::from(is_interior))
+    pub(crate) fn new(block: u32, target: Target) -> Edge {
+        Edge(block << 2 | target as u32)
     }
 
     pub(crate) fn to(self) -> usize {
-        (self.0 >> 1) as usize
+        (self.0 >> 2) as usize
     }
 
-    pub(crate) fn is_interior(self) -> bool {
-        self.0 & 1 != 0
+    pub(crate) fn is_to(self, target: Target) -> bool {
+        self.0 & 3 == target as u32
     }
 }
 

@@ -14,10 +14,12 @@ mod blocks;
 mod dominators;
 mod graph;
 mod modules;
+mod objects;
 mod reach;
 mod retained;
 mod roots;
 mod scan;
 mod window;
 
+pub use blocks::Facts;
 pub use retained::retained;

@@ -1,11 +1,26 @@
 //! Marks the blocks that can be reached from roots, in the order of how certain that is, and
 //! divides the others as LeakSanitizer and memcheck do.
 
-use crate::graph::Graph;
+use crate::graph::{Edge, Graph, Target};
 use heaptide_analysis::views::retained::{Root, RootKind, State};
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// Returns whether an edge counts.
+type Counts = fn(Edge) -> bool;
+
+fn to_starts(edge: Edge) -> bool {
+    edge.is_to(Target::Start)
+}
+
+fn to_memory(edge: Edge) -> bool {
+    !edge.is_to(Target::Link)
+}
+
+fn to_anything(_: Edge) -> bool {
+    true
+}
 
 /// The state of each block, and the node from which it was reached first.
 pub(crate) struct Reached {
@@ -29,14 +44,16 @@ impl Reached {
             (|kind| kind == RootKind::Mapping, State::OnlyFromMapping),
         ];
         for (is_of, state) in exact {
-            reached.mark_from(graph, blocks, roots, is_of, state, false);
+            reached.mark_from(graph, blocks, roots, is_of, state, to_starts);
         }
         // Interior pointers of blocks that were reached, then of roots.
-        reached.follow(graph, 0, State::OnlyByInterior, true);
+        reached.follow(graph, 0, State::OnlyByInterior, to_memory);
         let is_alive = |kind| kind != RootKind::DeadStack;
-        reached.mark_from(graph, blocks, roots, is_alive, State::OnlyByInterior, true);
+        reached.mark_from(graph, blocks, roots, is_alive, State::OnlyByInterior, to_memory);
         let is_dead = |kind| kind == RootKind::DeadStack;
-        reached.mark_from(graph, blocks, roots, is_dead, State::OnlyFromDeadStack, true);
+        reached.mark_from(graph, blocks, roots, is_dead, State::OnlyFromDeadStack, to_memory);
+        reached.follow(graph, 0, State::OnlyByCollector, to_anything);
+        reached.mark_from(graph, blocks, roots, |_| true, State::OnlyByCollector, to_anything);
         reached.divide_lost(graph);
         reached
     }
@@ -48,26 +65,26 @@ impl Reached {
         roots: &[Root],
         is_of: fn(RootKind) -> bool,
         state: State,
-        interior: bool,
+        counts: Counts,
     ) {
         let begin = self.queue.len();
         for (index, _) in roots.iter().enumerate().filter(|(_, root)| is_of(root.kind)) {
-            self.push_all(graph, blocks + index, state, interior);
+            self.push_all(graph, blocks + index, state, counts);
         }
-        self.follow(graph, begin, state, interior);
+        self.follow(graph, begin, state, counts);
     }
 
     /// Marks what the nodes of the queue from `begin` on lead to.
-    fn follow(&mut self, graph: &Graph, begin: usize, state: State, interior: bool) {
+    fn follow(&mut self, graph: &Graph, begin: usize, state: State, counts: Counts) {
         let mut at = begin;
         while at < self.queue.len() {
-            self.push_all(graph, self.queue[at] as usize, state, interior);
+            self.push_all(graph, self.queue[at] as usize, state, counts);
             at += 1;
         }
     }
 
-    fn push_all(&mut self, graph: &Graph, node: usize, state: State, interior: bool) {
-        for edge in graph.edges(node).iter().filter(|edge| interior || !edge.is_interior()) {
+    fn push_all(&mut self, graph: &Graph, node: usize, state: State, counts: Counts) {
+        for edge in graph.edges(node).iter().filter(|edge| counts(**edge)) {
             self.push(edge.to(), node as u32, state);
         }
     }
@@ -93,7 +110,7 @@ impl Reached {
         for block in (0..blocks).filter(|&block| !is_led_to[block]) {
             self.push(block, NONE, State::Lost);
         }
-        self.follow(graph, begin, State::LostIndirectly, true);
+        self.follow(graph, begin, State::LostIndirectly, to_anything);
         for block in 0..blocks {
             if self.states[block].is_some() {
                 continue;
@@ -119,14 +136,14 @@ impl Reached {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Edge;
+    use crate::graph::Target::{Inside, Link, Start};
 
-    /// Returns the states of blocks with these edges, `true` for interior ones. `roots`: the kind
+    /// Returns the states of blocks with these edges. `roots`: the kind
     /// and the edges of each root.
-    fn states(of: &[&[(u32, bool)]], roots: &[(RootKind, &[(u32, bool)])]) -> Vec<State> {
+    fn states(of: &[&[(u32, Target)]], roots: &[(RootKind, &[(u32, Target)])]) -> Vec<State> {
         let mut graph = Graph::of_blocks(of.len());
         for edges in of.iter().chain(roots.iter().map(|(_, edges)| edges)) {
-            edges.iter().for_each(|(to, interior)| graph.add(Edge::new(*to, *interior)));
+            edges.iter().for_each(|(to, target)| graph.add(Edge::new(*to, *target)));
             graph.end_node();
         }
         let roots: Vec<Root> = roots
@@ -140,14 +157,25 @@ mod tests {
     #[test]
     fn states_are_the_most_certain_ones() {
         use RootKind::{DeadStack, Mapping, Stack, Variable};
-        use State::{OnlyByInterior, OnlyFromDeadStack, OnlyFromMapping, OnlyFromStack, Reachable};
-        let blocks: &[&[(u32, bool)]] =
-            &[&[(1, false), (3, true)], &[], &[(1, false)], &[(4, false)], &[], &[], &[]];
-        let roots: &[(RootKind, &[(u32, bool)])] = &[
-            (DeadStack, &[(0, false), (6, false)]),
-            (Mapping, &[(2, false), (5, false)]),
-            (Stack, &[(2, false)]),
-            (Variable, &[(0, false)]),
+        use State::{
+            OnlyByCollector, OnlyByInterior, OnlyFromDeadStack, OnlyFromMapping, OnlyFromStack,
+            Reachable,
+        };
+        let blocks: &[&[(u32, Target)]] = &[
+            &[(1, Start), (3, Inside)],
+            &[],
+            &[(1, Start)],
+            &[(4, Start)],
+            &[],
+            &[],
+            &[(7, Link)],
+            &[],
+        ];
+        let roots: &[(RootKind, &[(u32, Target)])] = &[
+            (DeadStack, &[(0, Start), (6, Start)]),
+            (Mapping, &[(2, Start), (5, Start)]),
+            (Stack, &[(2, Start)]),
+            (Variable, &[(0, Start)]),
         ];
         let expected = [
             Reachable,
@@ -157,6 +185,7 @@ mod tests {
             OnlyByInterior,
             OnlyFromMapping,
             OnlyFromDeadStack,
+            OnlyByCollector,
         ];
         assert_eq!(states(blocks, roots), expected);
     }
@@ -166,16 +195,16 @@ mod tests {
         use State::{Lost, LostIndirectly};
         // A list of two, a ring of three, a block that points to itself, and a ring behind a block
         // with a higher address.
-        let blocks: &[&[(u32, bool)]] = &[
-            &[(1, false)],
+        let blocks: &[&[(u32, Target)]] = &[
+            &[(1, Start)],
             &[],
-            &[(3, false)],
-            &[(4, false)],
-            &[(2, false)],
-            &[(5, false)],
-            &[(7, false)],
-            &[(6, false)],
-            &[(6, true)],
+            &[(3, Start)],
+            &[(4, Start)],
+            &[(2, Start)],
+            &[(5, Start)],
+            &[(7, Start)],
+            &[(6, Start)],
+            &[(6, Inside)],
         ];
         let expected = [
             Lost,

@@ -6,7 +6,7 @@ use heaptide_attach::picture::Picture;
 use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Facts};
 use crate::dominators::Dominators;
 use crate::graph::Graph;
 use crate::modules::Modules;
@@ -19,10 +19,15 @@ const KEEPERS: usize = 64;
 /// Steps of a path that are returned.
 const STEPS: usize = 32;
 
-/// Analyses a picture of a process. `average` returns the mean usable bytes of the blocks of a
-/// site.
-pub fn retained(pid: Pid, picture: &Picture, average: impl Fn(u32) -> u64) -> Retained {
-    let blocks = Blocks::of(picture, average);
+/// Analyses a picture of a process. `has_python`: whether objects of CPython are blocks; `facts`
+/// returns what the profile knows about a site.
+pub fn retained(
+    pid: Pid,
+    picture: &Picture,
+    has_python: bool,
+    facts: impl Fn(u32) -> Facts,
+) -> Retained {
+    let blocks = Blocks::of(picture, has_python, &facts);
     let scanned = scan::blocks(picture, &blocks);
     let mut graph = scanned.graph;
     let modules = Modules::of(pid, &picture.mappings);
@@ -40,17 +45,24 @@ pub fn retained(pid: Pid, picture: &Picture, average: impl Fn(u32) -> u64) -> Re
     finder.find(&mut graph);
     let (roots, unread) = (finder.roots, finder.unread);
     let reached = Reached::of(&graph, blocks.len(), &roots);
+    let bytes = |block: usize| {
+        if blocks.is_estimated(block) {
+            facts(blocks.site(block)).mean_bytes
+        } else {
+            blocks.extent(block)
+        }
+    };
     let mut all = Kept::default();
     let mut states = [Kept::default(); State::ALL.len()];
     for block in 0..blocks.len() {
-        all.add(blocks.bytes(block));
+        all.add(bytes(block));
         if let Some(state) = reached.states[block] {
-            states[state as usize].add(blocks.bytes(block));
+            states[state as usize].add(bytes(block));
         }
     }
-    let sites = by_site(&blocks, &reached);
+    let sites = by_site(&blocks, &reached, &bytes);
     drop(reached);
-    let (keepers, shared) = keepers(&graph, &blocks, roots.len());
+    let (keepers, shared) = keepers(&graph, &blocks, roots.len(), &bytes);
     Retained {
         all,
         states,
@@ -75,12 +87,12 @@ fn thread_names(pid: Pid, picture: &Picture) -> ThreadNames {
 }
 
 /// Sums blocks by site and state, with a path to one block of each.
-fn by_site(blocks: &Blocks, reached: &Reached) -> Vec<OfState> {
+fn by_site(blocks: &Blocks, reached: &Reached, bytes: &impl Fn(usize) -> u64) -> Vec<OfState> {
     let mut sums: FxHashMap<(u32, State), (Kept, usize)> = FxHashMap::default();
     for block in 0..blocks.len() {
         let Some(state) = reached.states[block] else { continue };
         let sum = sums.entry((blocks.site(block), state)).or_insert((Kept::default(), block));
-        sum.0.add(blocks.bytes(block));
+        sum.0.add(bytes(block));
     }
     let path = |block: usize| path(blocks, reached, block);
     let mut sites: Vec<OfState> = sums
@@ -117,11 +129,16 @@ fn path(blocks: &Blocks, reached: &Reached, block: usize) -> Vec<Node> {
 }
 
 /// Returns what keeps most, and the sum of the blocks that several roots keep together.
-fn keepers(graph: &Graph, blocks: &Blocks, roots: usize) -> (Vec<Keeper>, Kept) {
+fn keepers(
+    graph: &Graph,
+    blocks: &Blocks,
+    roots: usize,
+    bytes: &impl Fn(usize) -> u64,
+) -> (Vec<Keeper>, Kept) {
     let count = blocks.len();
     let dominators = Dominators::of(graph, count);
-    let bytes = |node: u32| if (node as usize) < count { blocks.bytes(node as usize) } else { 0 };
-    let sums = dominators.sums(bytes);
+    let of_node = |node: u32| if (node as usize) < count { bytes(node as usize) } else { 0 };
+    let sums = dominators.sums(of_node);
     let is_root = |node: u32| (count..count + roots).contains(&(node as usize));
     // The number of what keeps each node alone: the node below the first one on its path.
     let mut tops = vec![0u32; sums.len()];
@@ -145,7 +162,7 @@ fn keepers(graph: &Graph, blocks: &Blocks, roots: usize) -> (Vec<Keeper>, Kept) 
         if node >= count {
             continue;
         }
-        let size = blocks.bytes(node);
+        let size = bytes(node);
         match of_keeper.get_mut(top) {
             Some((kept, sites)) => {
                 kept.add(size);

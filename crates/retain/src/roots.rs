@@ -5,7 +5,7 @@ use heaptide_analysis::views::retained::{Root, RootKind};
 use heaptide_attach::picture::{Picture, ThreadState};
 
 use crate::blocks::{Blocks, IS_IN_ARENA, IS_MAPPED};
-use crate::graph::{Edge, Graph};
+use crate::graph::{Edge, Graph, Target};
 use crate::modules::{Module, Modules};
 use crate::window::{WINDOW, Window, words};
 
@@ -72,7 +72,8 @@ impl Finder<'_> {
                 }
                 continue;
             }
-            if !mapping.is_written || mapping.is_shared {
+            // Programs make memory read-only, too.
+            if mapping.is_shared {
                 continue;
             }
             if let Some((of, end)) = module
@@ -107,7 +108,7 @@ impl Finder<'_> {
         };
         self.open(RootKind::Registers, format!("registers of {name}"));
         for &word in &thread.registers {
-            self.edge(word, graph, false);
+            self.edge(word, graph);
         }
         graph.end_node();
         let end_of = |address: u64| {
@@ -143,11 +144,9 @@ impl Finder<'_> {
     }
 
     /// Adds an edge to the block at an address.
-    fn edge(&self, address: u64, graph: &mut Graph, is_exact: bool) {
-        if let Some((block, is_interior)) = self.blocks.find(address)
-            && !(is_exact && is_interior)
-        {
-            graph.add(Edge::new(block, is_interior));
+    fn edge(&self, address: u64, graph: &mut Graph) {
+        if let Some((block, target)) = self.blocks.find(address) {
+            graph.add(Edge::new(block, target));
         }
     }
 
@@ -159,7 +158,7 @@ impl Finder<'_> {
             match window.read(at, bytes, high) {
                 Some(read) => {
                     for word in words(read) {
-                        self.edge(word, graph, false);
+                        self.edge(word, graph);
                     }
                     at += bytes;
                 }
@@ -170,7 +169,7 @@ impl Finder<'_> {
                     match window.read(at, bytes, page.min(high)) {
                         Some(read) => {
                             for word in words(read) {
-                                self.edge(word, graph, false);
+                                self.edge(word, graph);
                             }
                         }
                         None => self.unread += bytes,
@@ -201,8 +200,8 @@ impl Finder<'_> {
                 continue;
             };
             for (word, address) in words(read).zip((at..).step_by(8)) {
-                let Some((block, is_interior)) = self.blocks.find(word) else { continue };
-                if module.is_libc && is_interior {
+                let Some((block, target)) = self.blocks.find(word) else { continue };
+                if module.is_libc && target == Target::Inside {
                     // The allocator's lists refer to free blocks by their headers, which begin at
                     // the end of the block before.
                     continue;
@@ -225,7 +224,7 @@ impl Finder<'_> {
                     }
                     (current, is_open) = (symbol, true);
                 }
-                graph.add(Edge::new(block, is_interior));
+                graph.add(Edge::new(block, target));
             }
             at += bytes;
         }
@@ -284,19 +283,24 @@ fn merge(ranges: &mut Vec<(u64, u64)>) {
     });
 }
 
-/// Returns the memory of the allocator around a block: with glibc, a mapping of its own, the arena,
-/// or the mapping.
-pub(crate) fn allocator_memory(start: u64, header: Option<u64>, mapping: (u64, u64)) -> (u64, u64) {
-    let Some(header) = header else { return mapping };
+/// Returns the memory that glibc manages around a block with this header: a mapping of its own, the
+/// arena, or the whole mapping.
+pub(crate) fn glibc_memory(start: u64, header: u64, mapping: (u64, u64)) -> (u64, u64) {
     if header & IS_MAPPED != 0 {
         let from = (start - HEADER) & !(PAGE - 1);
-        return (from, from.saturating_add(header & !7).next_multiple_of(PAGE));
+        return (from, from.saturating_add(header & !7).min(mapping.1));
     }
     if header & IS_IN_ARENA != 0 {
         let from = start & !(ARENA_BYTES - 1);
         return (from, from + ARENA_BYTES);
     }
     mapping
+}
+
+/// Returns the pages of a block: what else another allocator manages is not known.
+pub(crate) fn pages_of(start: u64, bytes: u64) -> (u64, u64) {
+    let end = start.saturating_add(bytes.max(1));
+    (start & !(PAGE - 1), end.saturating_add(PAGE - 1) & !(PAGE - 1))
 }
 
 #[cfg(test)]
@@ -314,10 +318,11 @@ mod tests {
     fn memory_of_the_allocator_is_what_its_header_says() {
         let mapping = (0x7f00_0000_0000, 0x7f00_1000_0000);
         let start = 0x7f00_0401_0010;
-        let of = |header| allocator_memory(start, header, mapping);
-        assert_eq!(of(Some(0x2002)), (0x7f00_0401_0000, 0x7f00_0401_2000));
-        assert_eq!(of(Some(0x25)), (0x7f00_0400_0000, 0x7f00_0800_0000));
-        assert_eq!(of(Some(0x21)), mapping);
-        assert_eq!(of(None), mapping);
+        let of = |header| glibc_memory(start, header, mapping);
+        assert_eq!(of(0x2002), (0x7f00_0401_0000, 0x7f00_0401_2000));
+        assert_eq!(of(0x25), (0x7f00_0400_0000, 0x7f00_0800_0000));
+        assert_eq!(of(0x21), mapping);
+        assert_eq!(pages_of(start, 0x2000), (0x7f00_0401_0000, 0x7f00_0401_3000));
+        assert_eq!(pages_of(0x1000, 0), (0x1000, 0x2000));
     }
 }

@@ -4,7 +4,7 @@ use heaptide_attach::picture::Picture;
 
 use crate::blocks::Blocks;
 use crate::graph::{Edge, Graph};
-use crate::roots::allocator_memory;
+use crate::roots::{glibc_memory, pages_of};
 use crate::window::{WINDOW, Window, words};
 
 /// The result of the pass over blocks.
@@ -24,11 +24,14 @@ pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
     let mut unread = 0;
     let mut mappings = picture.mappings.iter().peekable();
     for block in 0..blocks.len() {
-        let (start, bytes) = (blocks.start(block), blocks.bytes(block));
+        let (start, bytes) = (blocks.start(block), blocks.extent(block));
         while mappings.next_if(|mapping| mapping.high <= start).is_some() {}
         let Some(mapping) = mappings.peek() else { break };
-        let header = blocks.header(&mut window, start, mapping.high);
-        let memory = allocator_memory(start, header, (mapping.low, mapping.high));
+        let header = blocks.header(block, &mut window, mapping.high);
+        let memory = match header {
+            Some(header) => glibc_memory(start, header, (mapping.low, mapping.high)),
+            None => pages_of(start, bytes),
+        };
         if taken.last() != Some(&memory) {
             taken.push(memory);
         }
@@ -41,10 +44,10 @@ pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
                 break;
             };
             for word in words(read) {
-                if let Some((to, is_interior)) = blocks.find(word)
+                if let Some((to, target)) = blocks.find(word)
                     && to as usize != block
                 {
-                    graph.add(Edge::new(to, is_interior));
+                    graph.add(Edge::new(to, target));
                 }
             }
             done += part;

@@ -110,6 +110,9 @@ pub enum State {
     OnlyByInterior,
     /// Only from the stack of a thread that has ended.
     OnlyFromDeadStack,
+    /// Only by the list of Python's garbage collector, which keeps nothing: a cycle of objects that
+    /// it has not freed yet.
+    OnlyByCollector,
     /// Not at all, and no other lost block leads to it, except in a cycle that begins with it.
     Lost,
     /// Only from lost blocks.
@@ -118,12 +121,13 @@ pub enum State {
 
 impl State {
     /// All states, from the most to the least certain.
-    pub const ALL: [State; 7] = [
+    pub const ALL: [State; 8] = [
         State::Reachable,
         State::OnlyFromStack,
         State::OnlyFromMapping,
         State::OnlyByInterior,
         State::OnlyFromDeadStack,
+        State::OnlyByCollector,
         State::Lost,
         State::LostIndirectly,
     ];
@@ -136,6 +140,7 @@ impl State {
             State::OnlyFromMapping => "only_from_mapping",
             State::OnlyByInterior => "only_by_interior",
             State::OnlyFromDeadStack => "only_from_dead_stack",
+            State::OnlyByCollector => "only_by_collector",
             State::Lost => "lost",
             State::LostIndirectly => "lost_indirectly",
         }

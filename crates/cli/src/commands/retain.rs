@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use heaptide_analysis::model::{Mode, Process, SiteRow};
+use heaptide_analysis::model::{Mode, Process, PythonObjects, Site, SiteRow};
 use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::running::Running;
 use heaptide_attach::picture::{self, Taken};
@@ -13,7 +13,7 @@ use heaptide_command::output;
 use heaptide_control::targets;
 use heaptide_render::text::retained::View;
 use heaptide_render::{json, text};
-use heaptide_retain::retained;
+use heaptide_retain::{Facts, retained};
 use nix::unistd::Pid;
 
 use crate::options::Format;
@@ -50,9 +50,10 @@ pub fn retain(options: &RetainOptions) -> Outcome {
     let mut tables = LiveTables::new(&running.file);
     let before = read(&mut tables)?;
     check(&before, &running)?;
+    let has_python = before.completeness.python_objects == Some(PythonObjects::Blocks);
+    let facts = facts(&before);
     let pid = Pid::from_raw(i32::try_from(running.pid).unwrap_or(i32::MAX));
-    let taken =
-        picture::take(pid, move |picture| retained(pid, picture, |site| mean(&before, site)));
+    let taken = picture::take(pid, move |picture| retained(pid, picture, has_python, facts));
     let Taken { result, pause } = taken.map_err(Error::library)?;
     // Again, because sites may be newer.
     let process = read(&mut tables)?;
@@ -98,11 +99,19 @@ fn check(process: &Process, running: &Running) -> Result<(), Error> {
     Err(Error::new(format!("pid {}: {why}; record with --mode stacks, the default", running.pid)))
 }
 
-/// Returns the mean usable bytes of the blocks of a site.
-fn mean(process: &Process, site: u32) -> u64 {
-    const UNKNOWN: u64 = 16;
-    let rows = process.time.site_rows.as_ref();
-    let Some(SiteRow::At(row)) = rows.map(|rows| rows.row(site)) else { return UNKNOWN };
-    let measures = process.tables.sites.get(row as usize).map(|site| site.measures);
-    measures.map_or(UNKNOWN, |m| m.usable_bytes.checked_div(m.allocations).unwrap_or(UNKNOWN))
+/// Returns what is known about each site, by number.
+fn facts(process: &Process) -> impl Fn(u32) -> Facts + Send + use<> {
+    let of_site = |site: &Site| {
+        let measures = &site.measures;
+        Facts {
+            mean_bytes: measures.usable_bytes.checked_div(measures.allocations).unwrap_or(0),
+            largest_bytes: measures.largest_bytes,
+        }
+    };
+    let known: Vec<Facts> = process.tables.sites.iter().map(of_site).collect();
+    let rows = process.time.site_rows.clone();
+    move |site| match rows.as_ref().map(|rows| rows.row(site)) {
+        Some(SiteRow::At(row)) => known.get(row as usize).copied().unwrap_or_default(),
+        _ => Facts::default(),
+    }
 }

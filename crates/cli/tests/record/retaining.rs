@@ -1,7 +1,9 @@
 //! `heaptide retain`: what keeps the blocks of a running program, and which are lost.
 
 use crate::harness::{Guest, heaptide, recorded, run, scratch};
+use crate::python_frames::pythons;
 use crate::recording::{list, number};
+use heaptide_fixtures::skips::skip;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,11 +20,16 @@ struct Waiting {
 impl Waiting {
     /// Starts `retained.c`, and waits until its blocks are in place.
     fn start(name: &str, options: &[&str]) -> Waiting {
-        let place = scratch(name);
         let program = Guest::read("retained.c").build("retained.c", &["-pthread"]);
+        Waiting::of(name, options, &[program.to_str().expect("a path")])
+    }
+
+    /// Does the same for another program.
+    fn of(name: &str, options: &[&str], program: &[&str]) -> Waiting {
+        let place = scratch(name);
         let recording = place.join("a.heaptide");
         let mut command = recorded(&recording, options);
-        command.arg(&program).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(program).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("heaptide");
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
         assert_eq!(next_line(&mut output), "ready\n");
@@ -106,6 +113,49 @@ fn blocks_are_kept_or_lost_as_known() {
         assert_eq!((path[0]["name"].as_str(), number(&path[1], "count")), (Some("cache"), 1));
     }
     waiting.end();
+}
+
+/// Python's garbage collector lists all objects that can be in a cycle. That keeps none of them.
+#[test]
+fn cycles_that_python_has_not_freed() {
+    const SCRIPT: &str = "
+import gc, sys
+class Node: pass
+def cycles():
+    for _ in range(500):
+        a, b = Node(), Node()
+        a.other, b.other = b, a
+def fill():
+    return [bytes(1000) for _ in range(700)]
+gc.disable()
+cycles()
+kept = fill()
+print('ready', flush=True)
+sys.stdin.read()
+gc.enable()
+print('no child')
+";
+    let pythons = pythons();
+    if pythons.is_empty() {
+        return skip("python3");
+    }
+    for python in pythons {
+        let python = python.to_str().expect("a path");
+        let waiting = Waiting::of("retained-python", &[], &[python, "-c", SCRIPT]);
+        let answer = waiting.retain();
+        let of_function = |name: &str, state: &str| -> i128 {
+            let rows = list(&answer, "sites").iter();
+            let rows = rows.filter(|row| row["owner"]["function"] == name && row["state"] == state);
+            rows.map(|row| number(row, "blocks")).sum()
+        };
+        let cycles = of_function("cycles", "only_by_collector");
+        // An old word on a stack can keep the last ones.
+        assert!(cycles >= 980, "{python}: {cycles} blocks of cycles");
+        for state in ["only_by_collector", "lost", "lost_indirectly"] {
+            assert_eq!(of_function("fill", state), 0, "{python}: {state}");
+        }
+        waiting.end();
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn says(state: State) -> &'static str {
         State::OnlyFromMapping => "reachable only from memory that the program mapped",
         State::OnlyByInterior => "reachable only by pointers to the inside of blocks",
         State::OnlyFromDeadStack => "reachable only from the stack of a thread that has ended",
+        State::OnlyByCollector => "Python objects that only their garbage collector lists",
         State::Lost => "lost",
         State::LostIndirectly => "lost, reachable only from lost blocks",
     }
