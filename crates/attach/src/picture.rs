@@ -113,17 +113,17 @@ pub fn take<T: Send + 'static>(
         process.modules.read_all();
         let mut pause = Pause::default();
         if may_fork(pid) {
-            let (picture, copy) = by_fork(&process, &loaded.state, &mut pause)?;
+            let (stopped, copy) = by_fork(&process, &loaded.state, &mut pause)?;
             if let Some(copy) = copy {
-                let result = work(&picture);
+                let result = work(&stopped.with(&process, Some(copy))?);
                 end(&process, copy, &mut pause);
                 return Ok(Taken { result, pause });
             }
         }
         let start = Instant::now();
         let (stopped, busy) = stop_outside(&process, &mut pause)?;
-        let picture = of_stopped(&process, &loaded.state, &stopped, busy)?;
-        let result = work(&picture);
+        let read = of_stopped(&process, &loaded.state, &stopped, busy)?;
+        let result = work(&read.with(&process, None)?);
         drop(stopped);
         pause.add(start.elapsed());
         Ok(Taken { result, pause })
@@ -147,24 +147,53 @@ struct Copy {
     number: u64,
 }
 
-/// Takes a picture whose memory is that of a copy; no copy if the program cannot fork.
+/// Reads what a copy does not have, and makes a copy; none if the program cannot fork.
 fn by_fork(
     process: &Process,
     state: &Attachment,
     pause: &mut Pause,
-) -> Result<(Picture, Option<Copy>), Error> {
+) -> Result<(Read, Option<Copy>), Error> {
     let start = Instant::now();
     let (mut stopped, busy) = stop_outside(process, pause)?;
-    let mut picture = of_stopped(process, state, &stopped, busy)?;
+    let read = of_stopped(process, state, &stopped, busy)?;
     let copy = fork(process, &mut stopped);
     drop(stopped);
     pause.add(start.elapsed());
-    if let Some(Copy { pid, .. }) = copy {
-        let memory = Memory::open(pid).map_err(|error| Error::refused(pid, &error))?;
-        picture.program = Some(std::mem::replace(&mut picture.memory, memory));
-        picture.is_copy = true;
+    Ok((read, copy))
+}
+
+/// What is read while the threads of a program are stopped.
+struct Read {
+    threads: Vec<ThreadState>,
+    mappings: Vec<Mapping>,
+    live: Vec<LeafPart>,
+    sizes: Vec<LeafPart>,
+    own: Vec<Range>,
+    busy: usize,
+}
+
+impl Read {
+    /// Returns the picture with the memory of a copy, or that of the program.
+    fn with(self, process: &Process, copy: Option<Copy>) -> Result<Picture, Error> {
+        let open = |pid| Memory::open(pid).map_err(|error| Error::refused(pid, &error));
+        let program = open(process.pid)?;
+        let (memory, program) = match copy {
+            Some(copy) => (open(copy.pid)?, Some(program)),
+            None => (program, None),
+        };
+        Ok(Picture {
+            threads: self.threads,
+            mappings: self.mappings,
+            live: numbers(&self.live),
+            sizes: numbers(&self.sizes),
+            own: self.own,
+            recorder: process.recorder().map_or_else(String::new, |module| module.path.clone()),
+            is_copy: copy.is_some(),
+            busy: self.busy,
+            memory,
+            program,
+        })
     }
-    Ok((picture, copy))
 }
 
 /// Has a stopped thread fork, and lets that thread continue.
@@ -230,7 +259,7 @@ fn of_stopped(
     state: &Attachment,
     stopped: &[Stopped],
     busy: usize,
-) -> Result<Picture, Error> {
+) -> Result<Read, Error> {
     let refused = |error| Error::refused(process.pid, &error);
     let mappings = crate::memory::mappings(process.pid).map_err(refused)?;
     let memory = &process.memory;
@@ -247,17 +276,13 @@ fn of_stopped(
             pointer: machine::thread_pointer(&thread.registers),
         }
     });
-    Ok(Picture {
+    Ok(Read {
         threads: threads.collect(),
-        own: own.filter(|range| !range.is_empty()).collect(),
-        recorder: process.recorder().map_or_else(String::new, |module| module.path.clone()),
-        live: numbers(&live),
-        sizes: numbers(&sizes),
         mappings,
-        is_copy: false,
+        live,
+        sizes,
+        own: own.filter(|range| !range.is_empty()).collect(),
         busy,
-        memory: Memory::open(process.pid).map_err(refused)?,
-        program: None,
     })
 }
 
