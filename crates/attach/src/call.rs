@@ -230,11 +230,15 @@ impl<'a> Caller<'a> {
     /// Returns its process id as seen from here, and in the program. The program is not told when
     /// it ends, and must reap it ([`Caller::reap`]).
     ///
+    /// Its stack pointer is invalid: if this command is killed before the kernel binds the copy to
+    /// it, the copy dies at its first instruction, instead of running as a second program.
+    ///
     /// Errors: the kernel refuses it.
     pub fn fork(&mut self) -> io::Result<(Pid, u64)> {
+        const NO_STACK: u64 = 16;
         let tid = self.thread.tid;
         ptrace::trace_forks(tid, true)?;
-        let number = self.kernel(machine::CLONE, [0; 6]);
+        let number = self.kernel(machine::CLONE, [0, NO_STACK, 0, 0, 0, 0]);
         ptrace::trace_forks(tid, false)?;
         let (number, made) = (number?, self.made.take());
         let copy = made.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;

@@ -115,8 +115,9 @@ pub fn take<T: Send + 'static>(
         if may_fork(pid) {
             let (stopped, copy) = by_fork(&process, &loaded.state, &mut pause)?;
             if let Some(copy) = copy {
+                let held = Held { process: &process, copy, pause: &mut pause };
                 let result = work(&stopped.with(&process, Some(copy))?);
-                end(&process, copy, &mut pause);
+                drop(held);
                 return Ok(Taken { result, pause });
             }
         }
@@ -203,6 +204,19 @@ fn fork(process: &Process, stopped: &mut Vec<Stopped>) -> Option<Copy> {
     let mut caller = Caller::new(&process.memory, stopped.swap_remove(at), places).ok()?;
     let (pid, number) = caller.fork().ok()?;
     Some(Copy { pid, number })
+}
+
+/// A copy that ends when this is dropped, also if the work on it fails.
+struct Held<'a> {
+    process: &'a Process,
+    copy: Copy,
+    pause: &'a mut Pause,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        end(self.process, self.copy, self.pause);
+    }
 }
 
 /// Kills a copy, and has the program, whose child it is, reap it.

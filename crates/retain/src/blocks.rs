@@ -81,8 +81,17 @@ impl Blocks {
     ///
     /// `has_python`: whether objects of CPython are blocks.
     pub(crate) fn of(picture: &Picture, has_python: bool, facts: impl Fn(u32) -> Facts) -> Blocks {
-        let starts: Vec<u64> = picture.live.iter().map(|(start, _)| *start).collect();
-        let sites: Vec<u32> = picture.live.iter().map(|(_, site)| *site).collect();
+        let starts = picture.live.iter().map(|(start, _)| *start).collect();
+        let sites = picture.live.iter().map(|(_, site)| *site).collect();
+        let mut blocks = Blocks::without_sizes(starts, sites);
+        blocks.has_headers = blocks.have_headers(picture);
+        let objects = has_python.then(|| Objects::of(picture));
+        blocks.find_sizes(picture, objects, facts);
+        blocks.find_long();
+        blocks
+    }
+
+    fn without_sizes(starts: Vec<u64>, sites: Vec<u32>) -> Blocks {
         let mut blocks = Blocks {
             eighths: Vec::with_capacity(starts.len()),
             sources: Vec::with_capacity(starts.len()),
@@ -96,10 +105,6 @@ impl Blocks {
             estimated: 0,
         };
         blocks.build_index();
-        blocks.has_headers = blocks.have_headers(picture);
-        let objects = has_python.then(|| Objects::of(picture));
-        blocks.find_sizes(picture, objects, facts);
-        blocks.find_long();
         blocks
     }
 
@@ -297,19 +302,11 @@ mod tests {
     use super::*;
 
     fn blocks(of: &[(u64, u64)]) -> Blocks {
-        let mut blocks = Blocks {
-            starts: of.iter().map(|(start, _)| *start).collect(),
-            eighths: of.iter().map(|(_, bytes)| (bytes / 8) as u32).collect(),
-            sources: vec![Source::Header; of.len()],
-            objects: vec![0; of.len()],
-            sites: vec![1; of.len()],
-            chunks: Vec::new(),
-            words: Vec::new(),
-            long: Vec::new(),
-            has_headers: false,
-            estimated: 0,
-        };
-        blocks.build_index();
+        let starts = of.iter().map(|(start, _)| *start).collect();
+        let mut blocks = Blocks::without_sizes(starts, vec![1; of.len()]);
+        blocks.eighths = of.iter().map(|(_, bytes)| (bytes / 8) as u32).collect();
+        blocks.sources = vec![Source::Header; of.len()];
+        blocks.objects = vec![0; of.len()];
         blocks.find_long();
         blocks
     }
