@@ -1,13 +1,15 @@
 //! `heaptide retain`: what keeps the blocks of a running program, and which are lost.
 
-use crate::harness::{Guest, heaptide, recorded, run, scratch};
+use crate::harness::{Guest, heaptide, profiles, recorded, run, scratch};
 use crate::python_frames::pythons;
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::skip;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::thread;
 
 /// A recorded program that waits for the end of its standard input.
 struct Waiting {
@@ -156,6 +158,45 @@ print('no child')
         }
         waiting.end();
     }
+}
+
+/// Kills the command while it has a copy of the program; `None` if it ended before.
+fn killed_with_copy(waiting: &Waiting, pid: &str) -> Option<()> {
+    let mut command = heaptide();
+    command.arg("retain").arg(&waiting.recording).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut killed = command.spawn().expect("heaptide");
+    let copy = loop {
+        let is_over = killed.try_wait().expect("its status").is_some();
+        // Any thread of the program can be the one that forks.
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten();
+        let children = threads
+            .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
+            .collect::<String>();
+        match children.split_whitespace().next() {
+            Some(copy) => break copy.to_owned(),
+            None if is_over => return None,
+            None => {}
+        }
+    };
+    killed.kill().expect("its end");
+    killed.wait().expect("its status");
+    // A copy that runs never becomes a zombie.
+    while !fs::read_to_string(format!("/proc/{copy}/stat")).ok()?.contains(") Z ") {
+        thread::yield_now();
+    }
+    Some(())
+}
+
+#[test]
+fn a_killed_command_leaves_no_second_program() {
+    let mut waiting = Waiting::start("retained-killed", &[]);
+    let profiles = profiles(&waiting.recording);
+    let name = profiles[0].file_name().and_then(|name| name.to_str()).expect("a name");
+    let pid = name.split('-').next().expect("a process id");
+    while killed_with_copy(&waiting, pid).is_none() {}
+    let input = waiting.child.stdin.as_mut().expect("its input");
+    input.write_all(b"k").expect("it reads");
+    waiting.end();
 }
 
 #[test]
