@@ -95,6 +95,7 @@ fn offsets_of_heads() {
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
         mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch accounts_off interceptions
         python python_minor labellings profile_limit profile_full_ns snapshots_removed sample_mean_bytes
+        search search_thread search_beats search_unused
     );
     record!(UnrecordedProgram: count state length path);
     record!(Interception: address state length names);

@@ -95,11 +95,13 @@ pub struct Taken<T> {
     pub pause: Pause,
 }
 
-/// Takes a picture of a process that is recorded, and calls `work` with it.
+/// Takes a picture of a process that is recorded, and calls `work` with it. `waiting` is a thread
+/// that waits in the recorder for this, by the number that the program sees.
 ///
 /// Errors: the process is not recorded by the library, may not be traced, or has ended.
 pub fn take<T: Send + 'static>(
     pid: Pid,
+    waiting: Option<u32>,
     work: impl FnOnce(&Picture) -> T + Send + 'static,
 ) -> Result<Taken<T>, Error> {
     apart(move || {
@@ -113,7 +115,7 @@ pub fn take<T: Send + 'static>(
         process.modules.read_all();
         let mut pause = Pause::default();
         if may_fork(pid) {
-            let (stopped, copy) = by_fork(&process, &loaded.state, &mut pause)?;
+            let (stopped, copy) = by_fork(&process, &loaded.state, waiting, &mut pause)?;
             if let Some(copy) = copy {
                 let held = Held { process: &process, copy, pause: &mut pause };
                 let result = work(&stopped.with(&process, Some(copy))?);
@@ -122,7 +124,7 @@ pub fn take<T: Send + 'static>(
             }
         }
         let start = Instant::now();
-        let (stopped, busy) = stop_outside(&process, &mut pause)?;
+        let (stopped, busy) = stop_outside(&process, waiting, &mut pause)?;
         let read = of_stopped(&process, &loaded.state, &stopped, busy)?;
         let result = work(&read.with(&process, None)?);
         drop(stopped);
@@ -152,10 +154,11 @@ struct Copy {
 fn by_fork(
     process: &Process,
     state: &Attachment,
+    waiting: Option<u32>,
     pause: &mut Pause,
 ) -> Result<(Read, Option<Copy>), Error> {
     let start = Instant::now();
-    let (mut stopped, busy) = stop_outside(process, pause)?;
+    let (mut stopped, busy) = stop_outside(process, waiting, pause)?;
     let read = of_stopped(process, state, &stopped, busy)?;
     let copy = fork(process, &mut stopped);
     drop(stopped);
@@ -244,7 +247,11 @@ fn end(process: &Process, copy: Copy, pause: &mut Pause) {
 
 /// Stops all threads, if possible while none is inside the recorder or the allocator that it calls,
 /// because the table of blocks is incomplete then. Returns them, and the number of threads inside.
-fn stop_outside(process: &Process, pause: &mut Pause) -> Result<(Vec<Stopped>, usize), Error> {
+fn stop_outside(
+    process: &Process,
+    waiting: Option<u32>,
+    pause: &mut Pause,
+) -> Result<(Vec<Stopped>, usize), Error> {
     let refused = |error| Error::refused(process.pid, &error);
     let code = process.recorder().map(|module| module.low..module.high).unwrap_or_default();
     let mut attempt = 0;
@@ -252,6 +259,9 @@ fn stop_outside(process: &Process, pause: &mut Pause) -> Result<(Vec<Stopped>, u
         let start = Instant::now();
         let stopped = stop_others(process.pid, &[]).map_err(refused)?;
         let is_inside = |thread: &&Stopped| {
+            if waiting.is_some_and(|waiting| number_inside(process.pid, thread.tid) == waiting) {
+                return false;
+            }
             let frames = thread.frames(&process.memory, &process.modules);
             frames.iter().take(FRAMES).any(|frame| code.contains(&frame.pc))
         };
@@ -264,6 +274,14 @@ fn stop_outside(process: &Process, pause: &mut Pause) -> Result<(Vec<Stopped>, u
         pause.add(start.elapsed());
         thread::sleep(BETWEEN);
     }
+}
+
+/// Returns the number of a thread in the innermost pid namespace that it is in; 0 if it has ended.
+fn number_inside(pid: Pid, tid: Pid) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    let status = status.unwrap_or_default();
+    let numbers = field(&status, "NSpid").unwrap_or_default();
+    numbers.split_whitespace().next_back().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Reads all that a copy does not have: registers, mappings, and the tables of the recorder, which

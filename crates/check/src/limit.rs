@@ -16,13 +16,19 @@ pub enum Quantity {
     Resident,
     /// Bytes that are live at the end and not suppressed.
     Leaked,
+    /// Bytes to which no pointer led when the process ended, and that are not suppressed.
+    Lost,
     /// Any metric.
     Metric(Measure),
 }
 
 /// Names of quantities that are no metrics; a metric has its own name.
-const NAMES: [(&str, Quantity); 3] =
-    [("peak", Quantity::Peak), ("resident", Quantity::Resident), ("leaked", Quantity::Leaked)];
+const NAMES: [(&str, Quantity); 4] = [
+    ("peak", Quantity::Peak),
+    ("resident", Quantity::Resident),
+    ("leaked", Quantity::Leaked),
+    ("lost", Quantity::Lost),
+];
 
 impl Quantity {
     /// Returns its name in limits, baselines and output.
@@ -36,7 +42,7 @@ impl Quantity {
     /// Returns its unit.
     pub fn unit(self) -> Unit {
         match self {
-            Quantity::Peak | Quantity::Resident | Quantity::Leaked => Unit::Bytes,
+            Quantity::Peak | Quantity::Resident | Quantity::Leaked | Quantity::Lost => Unit::Bytes,
             Quantity::Metric(metric) => metric.unit(),
         }
     }

@@ -55,6 +55,8 @@ pub struct Measured<'a> {
     owners: Owners,
     /// The origins of blocks that are live at the end and not suppressed.
     leaks: FxHashSet<Origin>,
+    /// The same process with its lost blocks as live ones, if its memory was searched.
+    lost: Option<Box<Measured<'a>>>,
 }
 
 /// Sums over the sites of an owner.
@@ -73,7 +75,12 @@ impl<'a> Measured<'a> {
         } else {
             FxHashSet::default()
         };
-        Measured { process, owners: Owners::of(process), leaks }
+        Measured { process, owners: Owners::of(process), leaks, lost: None }
+    }
+
+    /// Adds the same process, read with its lost blocks as live ones.
+    pub fn with_lost(self, process: &'a Process, suppressions: &Suppressions) -> Measured<'a> {
+        Measured { lost: Some(Box::new(Measured::new(process, suppressions))), ..self }
     }
 
     /// Measures a quantity of a part.
@@ -87,6 +94,12 @@ impl<'a> Measured<'a> {
             return Err(missing.to_owned());
         }
         match (quantity, process.mode) {
+            (Quantity::Lost, _) => match &self.lost {
+                Some(lost) => lost.value(part, Quantity::Leaked),
+                None => Err("the process was not searched when it ended; record with `heaptide \
+                             run --retain`"
+                    .to_owned()),
+            },
             (Quantity::Resident, _) => self.resident(part),
             (_, Mode::Counters) => self.of_lanes(part, quantity),
             _ if self.is_exact_of_threads(part, quantity) => self.of_lanes(part, quantity),
@@ -249,7 +262,7 @@ impl<'a> Measured<'a> {
 fn metric(quantity: Quantity) -> Measure {
     match quantity {
         Quantity::Peak | Quantity::Resident => Measure::AtPeakBytes,
-        Quantity::Leaked => Measure::LiveBytes,
+        Quantity::Leaked | Quantity::Lost => Measure::LiveBytes,
         Quantity::Metric(metric) => metric.of_sites(),
     }
 }

@@ -23,6 +23,7 @@ use heaptide_supervise::supervisor::Ended;
 
 use crate::options::{NameOptions, RunOptions};
 use crate::place::{Recorded, Whereabouts};
+use crate::search;
 
 /// Data that this command stores in a recording.
 pub struct Own {
@@ -184,11 +185,13 @@ pub struct How<'a> {
     pub names: &'a NameOptions,
     /// Whether to print neither progress nor a summary.
     pub quiet: bool,
+    /// Whether processes were searched when they ended.
+    pub retain: bool,
 }
 
 impl<'a> How<'a> {
     fn new(options: &'a RunOptions) -> How<'a> {
-        How { names: &options.names, quiet: options.quiet }
+        How { names: &options.names, quiet: options.quiet, retain: options.retain }
     }
 }
 
@@ -261,6 +264,9 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     let summary = heaptide_render::text::summary::summary(&read, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));
+    }
+    if how.retain {
+        message(format_args!("  {}", search::summary(recording, &shown)));
     }
     if let Some(line) = missing_names::line(&read, &shown) {
         message(format_args!("  {line}"));

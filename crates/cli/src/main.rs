@@ -24,6 +24,7 @@ mod place;
 mod private_dir;
 mod reports;
 mod run;
+mod search;
 mod settings;
 mod sql;
 mod words;

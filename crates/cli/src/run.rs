@@ -29,6 +29,7 @@ use crate::options::{Mode, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
 use crate::reports::{Check, Reports};
+use crate::search::Searcher;
 use crate::settings::{self, Settings};
 
 /// Runs and records the program; the result is its exit status, or 128 + n for signal n. `check`
@@ -77,7 +78,7 @@ fn record(
              of the C library are not recorded, as with --no-intercept",
         );
     }
-    let Started { mut supervisor, recorded, own } =
+    let Started { mut supervisor, searcher, recorded, own } =
         start(options, &settings, program, environment, obstacle.as_ref())?;
     let lead = Arc::new(match own.number {
         Some(_) => Lead::among(recorded.path()),
@@ -103,6 +104,7 @@ fn record(
     let mover =
         settings.has_trace().then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     let ended = supervisor.wait();
+    drop(searcher);
     if let Some(snapshots) = snapshots {
         snapshots.note_end(own.member.root_pid, !ended.status.success());
         snapshots.finish();
@@ -140,6 +142,8 @@ pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option
 /// A running program and its recording.
 struct Started {
     supervisor: Supervisor,
+    /// Searches processes that end, if requested.
+    searcher: Option<Searcher>,
     recorded: Recorded,
     own: Own,
 }
@@ -188,7 +192,14 @@ fn start(
         }
         return Err(refused(error));
     }
-    Ok(Started { supervisor, recorded: seat.keep(), own: Own { metadata, member, number } })
+    let recorded = seat.keep();
+    let searcher = options.retain.then(|| Searcher::start(recorded.path()));
+    let searcher = searcher.and_then(|started| {
+        let failed = |error| message(format_args!("cannot search processes that end: {error}"));
+        started.map_err(failed).ok()
+    });
+    let own = Own { metadata, member, number };
+    Ok(Started { supervisor, searcher, recorded, own })
 }
 
 /// Returns the path of the recording.

@@ -73,7 +73,8 @@ pub fn check_environment(environment: &Environment) -> Result<(), Error> {
             | Setting::ByCall
             | Setting::FreeStacks
             | Setting::FullBatches
-            | Setting::KeepTrace => ([ON, OFF].contains(&&*text), "on or off"),
+            | Setting::KeepTrace
+            | Setting::Retain => ([ON, OFF].contains(&&*text), "on or off"),
             Setting::MaxSize
             | Setting::MaxProfile
             | Setting::KeepSnapshots

@@ -160,6 +160,12 @@ impl Control {
         locked.write(offset_of!(FileHeader, accounts_off), &1u32.to_le_bytes())
     }
 
+    /// Stores a word that only one command writes.
+    pub(crate) fn store(&self, at: usize, value: u32) -> Result<(), Error> {
+        let stored = self.file.write_all_at(&value.to_le_bytes(), at as u64);
+        stored.map_err(|e| self.error("control it", e))
+    }
+
     /// Sends a request to the program.
     pub fn request(
         &self,
@@ -199,7 +205,7 @@ impl Control {
     }
 
     /// Returns the nanoseconds since the start of the recording.
-    fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         clock::now_ns().saturating_sub(self.start_ns)
     }
 

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod awaiting;
 mod control;
 mod error;
 mod file_user;
@@ -17,6 +18,7 @@ pub mod targets;
 mod triggers;
 
 pub use actions::{Action, Outcome};
+pub use awaiting::{Awaiting, Waiting};
 pub use control::{Answer, Control, Threshold, Wait};
 pub use error::Error;
 pub use file_user::{Entered, FileUser, Maker, path_of};

@@ -28,6 +28,13 @@ pub const COMMAND_OFF: u32 = 1;
 /// [`crate::FileHeader::command_request`], in the same word.
 pub const COMMAND_REQUEST: u32 = 1 << 8;
 
+/// [`crate::FileHeader::search`]: the image waits.
+pub const SEARCH_AWAITED: u32 = 1;
+/// [`crate::FileHeader::search`]: the command has read the memory.
+pub const SEARCH_DONE: u32 = 2;
+/// How long an image waits for a sign of life of the command, in nanoseconds.
+pub const SEARCH_PATIENCE_NS: u64 = 5_000_000_000;
+
 /// In [`crate::FileHeader::request_value`] of a threshold: only requests below it have stacks.
 pub const REQUEST_BELOW: u64 = 1 << 63;
 

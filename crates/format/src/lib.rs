@@ -116,6 +116,8 @@ pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
 pub const BASELINE_SUFFIX: &str = ".baseline";
 /// Suffix of the copy of a profile that was written when its Python interpreter began to end.
 pub const HELD_SUFFIX: &str = ".held";
+/// Suffix of the file with what a search of the process at its end found: `PID-IMAGE` plus this.
+pub const RETAINED_SUFFIX: &str = ".retained";
 
 /// The kind of records in an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -231,6 +231,16 @@ pub struct FileHeader {
     /// [`crate::Mode::Sampled`]: a block of `n` usable bytes has a site with the probability
     /// `1 − exp(−n ÷ sample_mean_bytes)`; 0 in other modes.
     pub sample_mean_bytes: u64,
+    /// [`crate::SEARCH_AWAITED`] while the image waits at its end for a command that searches its
+    /// memory for what keeps its blocks; then [`crate::SEARCH_DONE`], stored by the command.
+    pub search: u32,
+    /// The thread that waits, by the number that the program sees.
+    pub search_thread: u32,
+    /// Incremented by the command now and then while it searches. If it stays the same for
+    /// [`crate::SEARCH_PATIENCE_NS`], the image continues.
+    pub search_beats: u32,
+    /// 0.
+    pub search_unused: u32,
 }
 
 /// An allocator of the program's own.

@@ -163,6 +163,10 @@ settings! {
     /// Whether to record accounts of resident memory.
     Accounts = "ACCOUNTS", ["--no-accounts"], "the library",
         "`off`: record no accounts of resident memory (`--no-accounts`)", "on";
+    /// Whether images wait at their end until a command has searched their memory.
+    Retain = "RETAIN", ["--retain"], "the library",
+        "`on`: at its end, a process waits until `heaptide run` has found what keeps its blocks (`--retain`)",
+        "`off`";
     /// Whether to reuse unwound stacks.
     Reuse = "REUSE", ["--no-reuse"], "the library",
         "`off`: unwind each stack from top to end; for tests: slower, with the same result", "on";

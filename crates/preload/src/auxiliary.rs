@@ -12,7 +12,7 @@ use heaptide_recorder::api::{interface, monitors};
 use heaptide_recorder::event::inside::{Inside, here};
 use heaptide_recorder::event::process::{State, process};
 use heaptide_recorder::event::start::start_early;
-use heaptide_recorder::event::{exit, python_interpreter, threads, trace_extents};
+use heaptide_recorder::event::{exit, process, python_interpreter, threads, trace_extents};
 use heaptide_recorder::store::shared::store;
 use heaptide_recorder::store::{file, modules};
 use heaptide_recorder::sys::arch::numbers;
@@ -302,7 +302,7 @@ ending!(quick_exit, exit::end_after_handlers);
 /// its profile before that, and a process with a profile opens it.
 fn departs() {
     start_early::<Preload>();
-    if confined::may_call() && exit::is_own() {
+    if confined::may_call() && process::is_own() {
         file::keep_descriptor(store());
     }
 }

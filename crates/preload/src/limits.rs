@@ -5,7 +5,7 @@
 use crate::next_symbol::{call_real, real};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use heaptide_recorder::event::exit;
+use heaptide_recorder::event::process;
 use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::kernel::{self, Limit};
 use heaptide_recorder::sys::{confined, memory};
@@ -67,7 +67,7 @@ fn reserved(resource: i32) -> u64 {
 
 /// Sets a limit of the calling process with `set`, which returns 0 on success.
 fn set(resource: i32, given: Option<&Limit>, set: impl FnOnce(*const Limit) -> i32) -> i32 {
-    let raise = raise_of(resource).filter(|_| exit::is_own() && confined::may_call());
+    let raise = raise_of(resource).filter(|_| process::is_own() && confined::may_call());
     let (Some(raise), Some(&given)) = (raise, given) else {
         return set(given.map_or(core::ptr::null(), core::ptr::from_ref));
     };
@@ -106,7 +106,7 @@ pub fn exec_failed(before: [Option<Limit>; 2]) {
         let soft = limits.soft.min(given.hard);
         kernel::set_limits(resource, &Limit { soft, hard: given.hard });
         // A child that shares this memory has its own limits.
-        if exit::is_own() {
+        if process::is_own() {
             raise.note(given, kernel::limits(resource));
         }
     }

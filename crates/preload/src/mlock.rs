@@ -3,7 +3,7 @@
 
 use crate::next_symbol::{call_real, real};
 use core::sync::atomic::Ordering::Relaxed;
-use heaptide_recorder::event::exit;
+use heaptide_recorder::event::process;
 use heaptide_recorder::store::shared::{Store, store};
 use heaptide_recorder::sys::maps::each_mapping;
 use heaptide_recorder::sys::range::Range;
@@ -20,8 +20,10 @@ pub extern "C" fn mlockall(flags: i32) -> i32 {
         static REAL = "mlockall", extern "C" fn(i32) -> i32;
     }
     let real = |flags| call_real!(REAL, (flags), -1);
-    let may =
-        flags & MCL_CURRENT != 0 && exit::is_own() && confined::may_call() && memory::is_reserved();
+    let may = flags & MCL_CURRENT != 0
+        && process::is_own()
+        && confined::may_call()
+        && memory::is_reserved();
     if !may || !fits(store()) {
         return real(flags); // reports what is wrong, if anything
     }

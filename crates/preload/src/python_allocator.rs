@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_format::{Call, Loss};
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
-use heaptide_recorder::event::{marks, step};
+use heaptide_recorder::event::{marks, search, step};
 use heaptide_recorder::store::shared::store;
 use heaptide_recorder::sys::{confined, kernel};
 
@@ -191,6 +191,7 @@ impl Allocator {
         of_interpreter.for_each(|slot| slot.seen.store(word, Relaxed));
         if word != 0 {
             marks::keep_held();
+            search::wait();
         }
     }
 }

@@ -50,10 +50,19 @@ pub(crate) struct Blocks {
     words: Vec<Word>,
     /// Blocks that extend beyond their chunk.
     long: Vec<u32>,
+    /// Whether any block has an object of Python.
+    has_objects: bool,
     /// Whether the headers of blocks are those of glibc.
     has_headers: bool,
     /// Number of blocks whose size is an average of their site.
     pub(crate) estimated: usize,
+}
+
+/// Words that can be pointers to blocks, each with the number of the block that contains it.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) words: Vec<(u32, u64)>,
+    places: Vec<Option<(usize, bool)>>,
 }
 
 /// Where the size of a block is from.
@@ -101,6 +110,7 @@ impl Blocks {
             chunks: Vec::new(),
             words: Vec::new(),
             long: Vec::new(),
+            has_objects: false,
             has_headers: false,
             estimated: 0,
         };
@@ -162,10 +172,19 @@ impl Blocks {
     /// Returns the block that contains an address, and to what of it the address leads.
     #[inline]
     pub(crate) fn find(&self, address: u64) -> Option<(u32, Target)> {
-        let (block, is_start) = self.last_before(address)?;
+        self.target(address, self.last_before(address)?)
+    }
+
+    /// Returns the result of [`Blocks::find`] for an address in memory with blocks, given that of
+    /// [`Blocks::last_before`].
+    #[inline]
+    fn target(&self, address: u64, (block, is_start): (usize, bool)) -> Option<(u32, Target)> {
         let offset = if is_start { 0 } else { address - self.starts[block] };
-        if offset >= self.extent(block) && !is_start {
+        if !is_start && offset >= self.extent(block) {
             return None;
+        }
+        if is_start && !self.has_objects {
+            return Some((block as u32, Target::Start));
         }
         let target = match (u64::from(self.objects[block]) * 8, offset) {
             (0, 0) => Target::Start,
@@ -175,6 +194,28 @@ impl Blocks {
             _ => Target::Inside,
         };
         Some((block as u32, target))
+    }
+
+    /// Finds the blocks of several words, each with a number, and passes them on. The reads of all
+    /// words from one part of the index follow each other, so that the processor waits for many at
+    /// once.
+    pub(crate) fn find_all(&self, batch: &mut Batch, mut found: impl FnMut(u32, (u32, Target))) {
+        batch.places.clear();
+        let words = batch.words.iter();
+        batch.places.extend(words.map(|(_, word)| self.last_before(*word)));
+        for ((number, word), place) in batch.words.drain(..).zip(&batch.places) {
+            if let Some(found_there) = place.and_then(|place| self.target(word, place)) {
+                found(number, found_there);
+            }
+        }
+    }
+
+    /// Returns whether an address is in memory near blocks; other words are no pointers to them.
+    #[inline]
+    pub(crate) fn is_near(&self, address: u64) -> bool {
+        let chunk = self.chunks.get((address >> CHUNK_BITS) as usize);
+        // A long block can extend to chunks without starts.
+        chunk.is_some_and(|chunk| *chunk != NONE || !self.long.is_empty())
     }
 
     fn find_sizes(
@@ -212,6 +253,7 @@ impl Blocks {
                 _ => None,
             };
             let object = objects.as_mut().zip(head).map_or(0, |(objects, head)| objects.find(head));
+            self.has_objects |= object != 0;
             self.objects.push(object);
         }
     }
@@ -258,6 +300,33 @@ impl Blocks {
     /// Returns the bytes of a block that can be in use.
     pub(crate) fn extent(&self, block: usize) -> u64 {
         u64::from(self.eighths.get(block).copied().unwrap_or(0)) * 8
+    }
+
+    pub(crate) fn end(&self, block: usize) -> u64 {
+        self.start(block) + self.extent(block)
+    }
+
+    /// Returns the parts of sorted ranges in which no block is, except the words of glibc's headers
+    /// between two blocks.
+    pub(crate) fn gaps(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        const HEADER: u64 = 8;
+        let mut gaps = Vec::new();
+        for &(low, high) in ranges {
+            let mut at = low;
+            let first = self.starts.partition_point(|&start| start < low);
+            let inside = (first..self.len()).take_while(|&block| self.starts[block] < high);
+            for block in inside {
+                let start = self.start(block).saturating_sub(HEADER);
+                if start > at {
+                    gaps.push((at, start));
+                }
+                at = at.max(self.end(block));
+            }
+            if high > at {
+                gaps.push((at, high));
+            }
+        }
+        gaps
     }
 
     /// Returns whether the size of a block is not known.
@@ -346,6 +415,7 @@ mod tests {
     fn pointers_lead_to_the_object_behind_its_links() {
         let mut blocks = blocks(&[(0x1010, 64)]);
         blocks.objects = vec![2];
+        blocks.has_objects = true;
         let found = [0x1010, 0x1018, 0x1020].map(|address| blocks.find(address));
         let expected = [Target::Link, Target::Inside, Target::Start];
         assert_eq!(found, expected.map(|target| Some((0, target))));

@@ -11,6 +11,7 @@
 //! another form does not.
 
 mod blocks;
+mod declared;
 mod dominators;
 mod graph;
 mod modules;
@@ -22,4 +23,4 @@ mod scan;
 mod window;
 
 pub use blocks::Facts;
-pub use retained::retained;
+pub use retained::{Recorded, retained};

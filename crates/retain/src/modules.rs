@@ -4,17 +4,20 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 
+use heaptide_analysis::model::retained::Declared;
 use heaptide_attach::{Mapping, file_of};
 use nix::unistd::Pid;
 use object::elf::{self, FileHeader64, PF_W, PT_LOAD, PT_TLS};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 
+use crate::declared;
+
 /// A variable: its addresses in memory and its symbol.
-struct Variable {
-    low: u64,
+pub(crate) struct Variable {
+    pub(crate) low: u64,
     high: u64,
-    symbol: Box<str>,
+    pub(crate) symbol: Box<str>,
 }
 
 /// A module.
@@ -25,17 +28,29 @@ pub(crate) struct Module {
     pub(crate) is_libc: bool,
     /// Where its writable memory ends: variables that are zero at its start have no file.
     pub(crate) end: u64,
+    /// Its file, if that can be read.
+    opened: Option<File>,
+    /// Addresses in memory minus those in the file.
+    bias: u64,
     /// Bytes and alignment of its thread-local variables.
     thread_local: (u64, u64),
     variables: Vec<Variable>,
 }
 
 impl Module {
-    /// Returns the symbol of the variable at an address.
-    pub(crate) fn variable(&self, address: u64) -> Option<&str> {
+    /// Returns the variable at an address.
+    pub(crate) fn variable(&self, address: u64) -> Option<&Variable> {
         let after = self.variables.partition_point(|variable| variable.low <= address);
         let variable = self.variables[..after].last()?;
-        (address < variable.high).then_some(&*variable.symbol)
+        (address < variable.high).then_some(variable)
+    }
+
+    /// Returns where the variables that begin at these addresses are declared.
+    pub(crate) fn declared(&self, addresses: &[u64]) -> HashMap<u64, Declared> {
+        let Some(file) = &self.opened else { return HashMap::new() };
+        let in_file: Vec<u64> = addresses.iter().map(|at| at.wrapping_sub(self.bias)).collect();
+        let found = declared::places(file, &in_file).into_iter();
+        found.map(|(address, place)| (address.wrapping_add(self.bias), place)).collect()
     }
 }
 
@@ -76,6 +91,8 @@ impl Module {
             file: file_name(&mapping.path).into(),
             is_libc: is_libc(&mapping.path),
             end: mapping.high,
+            opened: None,
+            bias: 0,
             thread_local: (0, 1),
             variables: Vec::new(),
         }
@@ -112,6 +129,9 @@ fn read(pid: Pid, first: &Mapping) -> Option<Module> {
         module.thread_local = (segment.p_memsz(endian), segment.p_align(endian));
     }
     module.variables = variables(header, endian, data, bias).unwrap_or_default();
+    module.bias = bias;
+    drop(cache);
+    module.opened = Some(file);
     Some(module)
 }
 

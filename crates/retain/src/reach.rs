@@ -2,7 +2,7 @@
 //! divides the others as LeakSanitizer and memcheck do.
 
 use crate::graph::{Edge, Graph, Target};
-use heaptide_analysis::views::retained::{Root, RootKind, State};
+use heaptide_analysis::model::retained::{Root, RootKind, State};
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -42,6 +42,7 @@ impl Reached {
             (RootKind::is_certain as fn(RootKind) -> bool, State::Reachable),
             (|kind| kind == RootKind::Stack, State::OnlyFromStack),
             (|kind| kind == RootKind::Mapping, State::OnlyFromMapping),
+            (|kind| kind == RootKind::Unrecorded, State::OnlyFromUnrecorded),
         ];
         for (is_of, state) in exact {
             reached.mark_from(graph, blocks, roots, is_of, state, to_starts);
@@ -148,7 +149,12 @@ mod tests {
         }
         let roots: Vec<Root> = roots
             .iter()
-            .map(|(kind, _)| Root { kind: *kind, name: String::new(), module: None })
+            .map(|(kind, _)| Root {
+                kind: *kind,
+                name: String::new(),
+                module: None,
+                declared: None,
+            })
             .collect();
         let states = Reached::of(&graph, of.len(), &roots).states;
         states.into_iter().map(|state| state.expect("a state")).collect()

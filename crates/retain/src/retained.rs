@@ -1,7 +1,9 @@
 //! The analysis: from a picture to what is lost, and what keeps the rest.
 
+use heaptide_analysis::model::retained::{
+    Keeper, Kept, Node, OfState, Retained, Root, State, Unread,
+};
 use heaptide_analysis::symbols::Demangler;
-use heaptide_analysis::views::retained::{Keeper, Kept, Node, OfState, Retained, State, Unread};
 use heaptide_attach::picture::Picture;
 use nix::unistd::Pid;
 use rustc_hash::FxHashMap;
@@ -19,15 +21,23 @@ const KEEPERS: usize = 64;
 /// Steps of a path that are returned.
 const STEPS: usize = 32;
 
-/// Analyses a picture of a process. `has_python`: whether objects of CPython are blocks; `facts`
-/// returns what the profile knows about a site.
+/// Which blocks of a process were recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Recorded {
+    /// All live ones. Otherwise pointers in all memory of the allocator count.
+    pub all: bool,
+    /// Also objects of CPython.
+    pub python: bool,
+}
+
+/// Analyses a picture of a process. `facts` returns what the profile knows about a site.
 pub fn retained(
     pid: Pid,
     picture: &Picture,
-    has_python: bool,
+    recorded: Recorded,
     facts: impl Fn(u32) -> Facts,
 ) -> Retained {
-    let blocks = Blocks::of(picture, has_python, &facts);
+    let blocks = Blocks::of(picture, recorded.python, &facts);
     let scanned = scan::blocks(picture, &blocks);
     let mut graph = scanned.graph;
     let modules = Modules::of(pid, &picture.mappings);
@@ -37,13 +47,16 @@ pub fn retained(
         modules: &modules,
         names: &names,
         blocks: &blocks,
-        taken: scanned.taken,
+        has_all_blocks: recorded.all,
+        heap: scanned.heap,
+        taken: Vec::new(),
         roots: Vec::new(),
+        variables: FxHashMap::default(),
         demangler: Demangler::default(),
         unread: 0,
     };
     finder.find(&mut graph);
-    let (roots, unread) = (finder.roots, finder.unread);
+    let (mut roots, variables, unread) = (finder.roots, finder.variables, finder.unread);
     let reached = Reached::of(&graph, blocks.len(), &roots);
     let bytes = |block: usize| {
         if blocks.is_estimated(block) {
@@ -63,6 +76,9 @@ pub fn retained(
     let sites = by_site(&blocks, &reached, &bytes);
     drop(reached);
     let (keepers, shared) = keepers(&graph, &blocks, roots.len(), &bytes);
+    let shown = keepers.iter().map(|keeper| keeper.node);
+    let shown = shown.chain(sites.iter().filter_map(|row| row.path.first().copied()));
+    declare(&mut roots, shown, &variables, &modules);
     Retained {
         all,
         states,
@@ -74,6 +90,30 @@ pub fn retained(
         unread: Unread { blocks: scanned.unread, roots: unread },
         is_copy: picture.is_copy,
         busy: picture.busy,
+    }
+}
+
+/// Sets where the variables of these nodes are declared.
+fn declare(
+    roots: &mut [Root],
+    nodes: impl Iterator<Item = Node>,
+    variables: &FxHashMap<usize, (String, u64)>,
+    modules: &Modules,
+) {
+    let mut of_module: FxHashMap<&str, FxHashMap<u64, usize>> = FxHashMap::default();
+    for node in nodes {
+        if let Node::Root(root) = node
+            && let Some((path, address)) = variables.get(&root)
+        {
+            of_module.entry(path).or_default().insert(*address, root);
+        }
+    }
+    for (path, wanted) in of_module {
+        let Some(module) = modules.get(path) else { continue };
+        let addresses: Vec<u64> = wanted.keys().copied().collect();
+        for (address, place) in module.declared(&addresses) {
+            roots[wanted[&address]].declared = Some(place);
+        }
     }
 }
 

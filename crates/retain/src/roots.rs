@@ -1,13 +1,15 @@
 //! The roots: memory from which a program reaches its blocks.
 
+use heaptide_analysis::model::retained::{Root, RootKind};
 use heaptide_analysis::symbols::Demangler;
-use heaptide_analysis::views::retained::{Root, RootKind};
+use heaptide_attach::Mapping;
 use heaptide_attach::picture::{Picture, ThreadState};
+use rustc_hash::FxHashMap;
 
 use crate::blocks::{Blocks, IS_IN_ARENA, IS_MAPPED};
 use crate::graph::{Edge, Graph, Target};
 use crate::modules::{Module, Modules};
-use crate::window::{WINDOW, Window, words};
+use crate::window::{Window, words};
 
 /// Bytes behind the thread pointer on x86-64, and before it on aarch64, that belong to the C
 /// library's description of the thread.
@@ -33,9 +35,16 @@ pub(crate) struct Finder<'a> {
     pub(crate) modules: &'a Modules,
     pub(crate) names: &'a ThreadNames,
     pub(crate) blocks: &'a Blocks,
+    /// Whether all live blocks are known.
+    pub(crate) has_all_blocks: bool,
+    /// The memory of the allocator.
+    pub(crate) heap: Vec<(u64, u64)>,
     /// Ranges that are no roots, or are roots already.
     pub(crate) taken: Vec<(u64, u64)>,
     pub(crate) roots: Vec<Root>,
+    /// Of roots that are variables with symbols, by their index: the path of the module, and the
+    /// address.
+    pub(crate) variables: FxHashMap<usize, (String, u64)>,
     pub(crate) demangler: Demangler,
     /// Bytes of roots that could not be read.
     pub(crate) unread: u64,
@@ -45,12 +54,13 @@ impl Finder<'_> {
     /// Adds the nodes of all roots to the graph, which has those of blocks.
     pub(crate) fn find(&mut self, graph: &mut Graph) {
         let mut window = Window::new(self.picture);
+        self.taken.extend(&self.heap);
         self.taken.extend(self.picture.own.iter().map(|range| (range.start, range.end)));
         for thread in &self.picture.threads {
             self.thread(thread, graph, &mut window);
         }
         merge(&mut self.taken);
-        let mut module: Option<(&Module, u64)> = None;
+        let mut module: Option<(&str, &Module, u64)> = None;
         let mut guard: Option<(u64, u64)> = None;
         let mut own_end = 0;
         for mapping in &self.picture.mappings {
@@ -62,21 +72,21 @@ impl Finder<'_> {
             if mapping.path.starts_with('/') && !mapping.is_shared {
                 let is_own = mapping.path == self.picture.recorder;
                 let of = self.modules.get(&mapping.path);
-                module = of.map(|of| (of, mapping.high));
+                module = of.map(|of| (&*mapping.path, of, mapping.high));
                 if is_own {
-                    own_end = module.map_or(0, |(of, _)| of.end);
+                    own_end = module.map_or(0, |(_, of, _)| of.end);
                     continue;
                 }
                 if let (Some(of), true) = (of, mapping.is_written) {
-                    self.variables(of, low, mapping.high, graph, &mut window);
+                    self.variables((&mapping.path, of), (low, mapping.high), graph, &mut window);
                 }
                 continue;
             }
             // Programs make memory read-only, too.
-            if mapping.is_shared {
+            if mapping.is_shared && !is_memory(&mapping.path) {
                 continue;
             }
-            if let Some((of, end)) = module
+            if let Some((path, of, end)) = module
                 && end == low
                 && of.end > low
                 && mapping.path.is_empty()
@@ -84,7 +94,7 @@ impl Finder<'_> {
                 // The kernel can merge another mapping with that of the module's variables.
                 let until = mapping.high.min(of.end.next_multiple_of(PAGE));
                 if of.end != own_end {
-                    self.variables(of, low, until, graph, &mut window);
+                    self.variables((path, of), (low, until), graph, &mut window);
                 }
                 low = until;
             }
@@ -95,10 +105,13 @@ impl Finder<'_> {
                 self.mapping(low, mapping.high, is_guarded, graph, &mut window);
             }
         }
+        if !self.has_all_blocks {
+            self.unrecorded(graph, &mut window);
+        }
     }
 
     fn open(&mut self, kind: RootKind, name: String) {
-        self.roots.push(Root { kind, name, module: None });
+        self.roots.push(Root { kind, name, module: None, declared: None });
     }
 
     fn thread(&mut self, thread: &ThreadState, graph: &mut Graph, window: &mut Window) {
@@ -112,7 +125,7 @@ impl Finder<'_> {
         }
         graph.end_node();
         let end_of = |address: u64| {
-            let holds = |m: &&heaptide_attach::Mapping| (m.low..m.high).contains(&address);
+            let holds = |m: &&Mapping| (m.low..m.high).contains(&address);
             self.picture.mappings.iter().find(holds).map(|m| (m.low, m.high))
         };
         let static_bytes = self.modules.thread_local_bytes();
@@ -152,85 +165,82 @@ impl Finder<'_> {
 
     /// Adds the edges of a range of words.
     fn range(&mut self, low: u64, high: u64, graph: &mut Graph, window: &mut Window) {
-        let mut at = low;
-        while at + 8 <= high {
-            let bytes = (high - at).min(WINDOW) & !7;
-            match window.read(at, bytes, high) {
-                Some(read) => {
-                    for word in words(read) {
-                        self.edge(word, graph);
-                    }
-                    at += bytes;
-                }
-                None => {
-                    // Pages that the copy does not have, one by one.
-                    let page = (at + PAGE) & !(PAGE - 1);
-                    let bytes = (page.min(high) - at) & !7;
-                    match window.read(at, bytes, page.min(high)) {
-                        Some(read) => {
-                            for word in words(read) {
-                                self.edge(word, graph);
-                            }
-                        }
-                        None => self.unread += bytes,
-                    }
-                    at += bytes.max(8);
-                }
+        let blocks = self.blocks;
+        self.unread += window.each_word(low, high, |_, word| {
+            if let Some((block, target)) = blocks.find(word) {
+                graph.add(Edge::new(block, target));
             }
-        }
+        });
     }
 
     /// Adds the variables of a module in a range that refer to blocks.
     fn variables(
         &mut self,
-        module: &Module,
-        low: u64,
-        high: u64,
+        (path, module): (&str, &Module),
+        (low, high): (u64, u64),
         graph: &mut Graph,
         window: &mut Window,
     ) {
-        let mut current: Option<&str> = None;
+        let blocks = self.blocks;
+        let Finder { roots, variables, demangler, .. } = self;
+        let mut current: Option<u64> = None;
         let mut is_open = false;
-        let mut at = low;
-        while at + 8 <= high {
-            let bytes = (high - at).min(WINDOW) & !7;
-            let Some(read) = window.read(at, bytes, high) else {
-                self.unread += bytes;
-                at += bytes;
-                continue;
-            };
-            for (word, address) in words(read).zip((at..).step_by(8)) {
-                let Some((block, target)) = self.blocks.find(word) else { continue };
-                if module.is_libc && target == Target::Inside {
-                    // The allocator's lists refer to free blocks by their headers, which begin at
-                    // the end of the block before.
-                    continue;
-                }
-                let symbol = module.variable(address);
-                if !is_open || symbol != current {
-                    if is_open {
-                        graph.end_node();
-                    }
-                    let name = match symbol {
-                        Some(symbol) => self.demangler.readable(symbol),
-                        None => "variables without names".to_owned(),
-                    };
-                    let module = Some(module.file.to_string());
-                    let root = Root { kind: RootKind::Variable, name, module };
-                    if self.roots.last() == Some(&root) {
-                        graph.reopen_node(); // a variable in two mappings
-                    } else {
-                        self.roots.push(root);
-                    }
-                    (current, is_open) = (symbol, true);
-                }
-                graph.add(Edge::new(block, target));
+        self.unread += window.each_word(low, high, |address, word| {
+            let Some((block, target)) = blocks.find(word) else { return };
+            if module.is_libc && target == Target::Inside {
+                // The allocator's lists refer to free blocks by their headers, which begin at the
+                // end of the block before.
+                return;
             }
-            at += bytes;
-        }
+            let variable = module.variable(address);
+            let low = variable.map(|variable| variable.low);
+            if !is_open || low != current {
+                if is_open {
+                    graph.end_node();
+                }
+                let name = match variable {
+                    Some(variable) => demangler.readable(&variable.symbol),
+                    None => "variables without names".to_owned(),
+                };
+                let module = Some(module.file.to_string());
+                let root = Root { kind: RootKind::Variable, name, module, declared: None };
+                let last = variables.get(&roots.len().wrapping_sub(1)).map(|(_, last)| *last);
+                if roots.last() == Some(&root) && last == low {
+                    graph.reopen_node(); // a variable in two mappings
+                } else {
+                    if let Some(low) = low {
+                        variables.insert(roots.len(), (path.to_owned(), low));
+                    }
+                    roots.push(root);
+                }
+                (current, is_open) = (low, true);
+            }
+            graph.add(Edge::new(block, target));
+        });
         if is_open {
             graph.end_node();
         }
+    }
+
+    /// Adds memory of the allocator in which no recorded block is, as one root: a block that was
+    /// not recorded can be there, or a free one with old pointers.
+    fn unrecorded(&mut self, graph: &mut Graph, window: &mut Window) {
+        let is_heap = |mapping: &&Mapping| mapping.path == "[heap]" && mapping.is_accessible;
+        let heap = self.picture.mappings.iter().filter(is_heap);
+        let mut memory = self.heap.clone();
+        memory.extend(heap.map(|mapping| (mapping.low, mapping.high)));
+        merge(&mut memory);
+        let blocks = self.blocks;
+        self.open(RootKind::Unrecorded, "memory of blocks that were not recorded".to_owned());
+        for (low, high) in blocks.gaps(&memory) {
+            self.unread += window.each_word(low, high, |_, word| match blocks.find(word) {
+                // A free block is listed by its header, which begins in the block before.
+                Some((block, Target::Inside)) if word + 8 == blocks.end(block as usize) => {}
+                Some((block, target)) => graph.add(Edge::new(block, target)),
+                None => {}
+            });
+        }
+        graph.end_node();
     }
 
     /// Adds what nothing else has taken of a mapping.
@@ -271,6 +281,11 @@ impl Finder<'_> {
         (0..words.len().saturating_sub(2))
             .any(|index| words[index] == own(index) && words[index + 2] == own(index))
     }
+}
+
+/// Returns whether a shared mapping with this path is memory, and not a file or a device.
+fn is_memory(path: &str) -> bool {
+    ["/dev/zero", "/dev/shm/", "/memfd:", "/SYSV"].iter().any(|start| path.starts_with(start))
 }
 
 /// Sorts ranges, and joins those that overlap.

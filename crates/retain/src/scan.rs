@@ -2,7 +2,7 @@
 
 use heaptide_attach::picture::Picture;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Batch, Blocks};
 use crate::graph::{Edge, Graph};
 use crate::roots::{glibc_memory, pages_of};
 use crate::window::{WINDOW, Window, words};
@@ -10,17 +10,33 @@ use crate::window::{WINDOW, Window, words};
 /// The result of the pass over blocks.
 pub(crate) struct Scanned {
     pub(crate) graph: Graph,
-    /// Memory of the allocator, which is no root.
-    pub(crate) taken: Vec<(u64, u64)>,
+    /// The memory of the allocator.
+    pub(crate) heap: Vec<(u64, u64)>,
     /// Bytes of blocks that could not be read.
     pub(crate) unread: u64,
+}
+
+/// Words that are looked up together.
+const BATCH: usize = 1024;
+
+/// Adds the edges of the blocks whose words are in a batch, in order.
+fn add(batch: &mut Batch, blocks: &Blocks, graph: &mut Graph) {
+    blocks.find_all(batch, |block, (to, target)| {
+        while graph.nodes() < block as usize {
+            graph.end_node();
+        }
+        if to != block {
+            graph.add(Edge::new(to, target));
+        }
+    });
 }
 
 /// Reads all blocks.
 pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
     let mut window = Window::new(picture);
     let mut graph = Graph::of_blocks(blocks.len());
-    let mut taken: Vec<(u64, u64)> = Vec::new();
+    let mut batch = Batch::default();
+    let mut heap: Vec<(u64, u64)> = Vec::new();
     let mut unread = 0;
     let mut mappings = picture.mappings.iter().peekable();
     for block in 0..blocks.len() {
@@ -32,8 +48,8 @@ pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
             Some(header) => glibc_memory(start, header, (mapping.low, mapping.high)),
             None => pages_of(start, bytes),
         };
-        if taken.last() != Some(&memory) {
-            taken.push(memory);
+        if heap.last() != Some(&memory) {
+            heap.push(memory);
         }
         let mut done = 0;
         while done + 8 <= bytes {
@@ -43,19 +59,17 @@ pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
                 unread += bytes - done;
                 break;
             };
-            for word in words(read) {
-                if let Some((to, target)) = blocks.find(word)
-                    && to as usize != block
-                {
-                    graph.add(Edge::new(to, target));
-                }
-            }
+            let near = words(read).filter(|word| blocks.is_near(*word));
+            batch.words.extend(near.map(|word| (block as u32, word)));
             done += part;
         }
-        graph.end_node();
+        if batch.words.len() >= BATCH {
+            add(&mut batch, blocks, &mut graph);
+        }
     }
+    add(&mut batch, blocks, &mut graph);
     while graph.nodes() < blocks.len() {
         graph.end_node();
     }
-    Scanned { graph, taken, unread }
+    Scanned { graph, heap, unread }
 }

@@ -5,6 +5,8 @@ use heaptide_attach::picture::Picture;
 /// Bytes of the window.
 pub(crate) const WINDOW: u64 = 1 << 20;
 
+const PAGE: u64 = 4096;
+
 /// The last memory that was read.
 pub(crate) struct Window<'a> {
     picture: &'a Picture,
@@ -29,6 +31,31 @@ impl<'a> Window<'a> {
         }
         let from = address - self.start;
         (from + bytes <= self.length).then(|| &self.bytes[from as usize..(from + bytes) as usize])
+    }
+}
+
+impl Window<'_> {
+    /// Calls `each` with the address and the value of each word of a range. Returns the number of
+    /// bytes that could not be read.
+    pub(crate) fn each_word(&mut self, low: u64, high: u64, mut each: impl FnMut(u64, u64)) -> u64 {
+        let mut unread = 0;
+        let mut at = low;
+        while at + 8 <= high {
+            let mut bytes = (high - at).min(WINDOW) & !7;
+            if self.read(at, bytes, high).is_none() {
+                // Pages that the copy does not have, one by one.
+                bytes = (((at + PAGE) & !(PAGE - 1)).min(high) - at) & !7;
+                bytes = bytes.max(8);
+            }
+            match self.read(at, bytes, at + bytes) {
+                Some(read) => words(read).zip((at..).step_by(8)).for_each(|(word, address)| {
+                    each(address, word);
+                }),
+                None => unread += bytes,
+            }
+            at += bytes;
+        }
+        unread
     }
 }
 

@@ -3,7 +3,7 @@
 //! The saving is the least free resident memory while this state lasts. A part of it may stay
 //! resident for another reason, so it is an upper bound.
 
-use heaptide_analysis::model::{Completeness, Off, Process, Sample};
+use heaptide_analysis::model::{Process, Sample};
 use heaptide_analysis::quantity::{bytes, duration};
 use heaptide_analysis::views::memory::Memory;
 
@@ -61,18 +61,12 @@ fn judge(material: &Material) -> Judged {
         states.iter().copied().filter(State::is_mostly_free).min_by_key(|state| state.free)
     };
     let state = least(&accounts);
-    if state.is_none() && !has_all_blocks(process) {
+    // Without the allocator's own numbers, what is resident beside live blocks is free.
+    if state.is_none() && !process.knows_all_blocks() {
         return Judged::Needs("all blocks of the heap: record the program from its start");
     }
     let state = state.or_else(|| least(&after_peak(&process.time.samples, &accounts)));
     Judged::Found(state.and_then(|state| finding(process, &state)).into_iter().collect())
-}
-
-/// Returns whether all live blocks of the heap are known, so that what samples have as resident
-/// beside them is free: accounts have the allocator's own numbers.
-fn has_all_blocks(process: &Process) -> bool {
-    let Completeness { starts_in_middle, off, .. } = process.completeness;
-    !starts_in_middle && off == Off::Never && !process.identity.forked
 }
 
 /// Returns the states at the samples after the one with most live bytes, which may be more recent

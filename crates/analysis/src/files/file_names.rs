@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use heaptide_format::{
-    BASELINE_SUFFIX, HELD_SUFFIX, PROFILE_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX,
+    BASELINE_SUFFIX, HELD_SUFFIX, PROFILE_SUFFIX, RETAINED_SUFFIX, SNAPSHOT_SUFFIX, TRACE_SUFFIX,
 };
 
 /// Suffix of a recording's directory.
@@ -83,7 +83,7 @@ pub fn is_file_of_recording(name: &str) -> bool {
         return true;
     }
     let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
-    let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX, HELD_SUFFIX];
+    let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX, HELD_SUFFIX, RETAINED_SUFFIX];
     let image = of_image.iter().find_map(|suffix| name.strip_suffix(suffix));
     let is_merged = split(name).0 > 0;
     match (image, snapshot.and_then(|snapshot| snapshot.rsplit_once('.'))) {
@@ -130,6 +130,8 @@ mod tests {
             "12-3.baseline.new",
             "12-3.held",
             "12-3.held.new",
+            "12-3.retained",
+            "12-3.retained.7.new",
             "12-3.4.snapshot.99.new",
             "12-0.profile.99.new",
             "recording.json",

@@ -38,6 +38,8 @@ pub struct Completeness {
     /// When Python began to end, in nanoseconds from the start, if live blocks are those of that
     /// time: Python then frees nearly all of them.
     pub held_ns: Option<u64>,
+    /// When its memory was searched, if live blocks are those that were lost then.
+    pub searched: Option<Searched>,
     /// Kinds of lost events, and children without a profile. Empty if nothing was lost.
     pub losses: Vec<Loss>,
     /// For how long recording of the process was off.
@@ -104,4 +106,13 @@ pub struct UnrecordedProgram {
     pub reason: &'static str,
     /// Number of starts.
     pub count: u64,
+}
+
+/// A search of the memory of a process at its end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Searched {
+    /// The time, nanoseconds from its start.
+    pub time_ns: u64,
+    /// Whether that was when its Python interpreter began to end, and not at its exit.
+    pub before_python_ended: bool,
 }

@@ -11,6 +11,7 @@ mod mapping;
 mod measure;
 mod process;
 mod recording;
+pub mod retained;
 mod sampling;
 mod scope_name;
 mod site_rows;
@@ -27,7 +28,9 @@ pub use account::{
     RangeMapping,
 };
 pub use attribution::{Attribution, OwnName, OwnPattern};
-pub use completeness::{Completeness, Interception, Loss, Off, ProfileLimit, UnrecordedProgram};
+pub use completeness::{
+    Completeness, Interception, Loss, Off, ProfileLimit, Searched, UnrecordedProgram,
+};
 pub use heaptide_format::{Call, PythonObjects};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};

@@ -3,7 +3,7 @@
 //! Everything is plain data with typed ids; a view reads these tables and never the profile file.
 
 use super::attribution::Attribution;
-use super::completeness::Completeness;
+use super::completeness::{Completeness, Off};
 use super::identity::{End, Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
@@ -77,6 +77,13 @@ pub struct UnwinderStats {
 }
 
 impl Process {
+    /// Returns whether all live blocks of the heap are known: the recording began with the program,
+    /// and was never off.
+    pub fn knows_all_blocks(&self) -> bool {
+        let Completeness { starts_in_middle, off, .. } = self.completeness;
+        !starts_in_middle && off == Off::Never && !self.identity.forked
+    }
+
     /// Returns the shapes of each label, in order of first use.
     pub fn shapes_by_label(&self) -> Vec<Vec<&Shape>> {
         let mut by_label = vec![Vec::new(); self.tables.labels.len()];

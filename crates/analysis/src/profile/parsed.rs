@@ -12,7 +12,8 @@ use super::annotations::Named;
 use super::python::PythonLine;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
-use crate::model::{EventExtent, Measures, Moved};
+use crate::model::retained::Kept;
+use crate::model::{EventExtent, Measures, Moved, Searched};
 
 /// The contents of one profile file, with ids converted to indices.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub struct Profile {
     pub before: Option<Box<Before>>,
     /// What was live when Python began to end, if that was requested.
     pub(crate) held: Option<Box<Held>>,
+    /// Which blocks were lost at its end, if that was requested and is known.
+    pub(crate) lost: Option<Box<Lost>>,
     /// Mappings, if any were recorded.
     pub mapped: Option<Box<MappedProfile>>,
     /// Whether its tables have a row for each site, and [`crate::model::SiteRows`].
@@ -95,6 +98,23 @@ impl Held {
             measures.live_blocks = held.live_blocks;
             measures.live_bytes = held.live_bytes;
         }
+    }
+}
+
+/// The blocks of a program that no pointer led to when it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// When that was found; `None` if the process was not searched.
+    pub(crate) searched: Option<Searched>,
+    /// The blocks of each site that has some, by its id.
+    pub(crate) sites: FxHashMap<u32, Kept>,
+}
+
+impl Lost {
+    /// Makes the live blocks of a site those that were lost.
+    pub(crate) fn replace(&self, id: u32, measures: &mut Measures) {
+        let Kept { blocks, bytes } = self.sites.get(&id).copied().unwrap_or_default();
+        (measures.live_blocks, measures.live_bytes) = (blocks, bytes);
     }
 }
 

@@ -188,6 +188,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         events,
         before: None,
         held: None,
+        lost: None,
         mapped,
         is_followed: false,
         is_cut,

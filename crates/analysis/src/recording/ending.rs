@@ -62,8 +62,11 @@ pub(crate) fn lasted(profile: &Profile, end: End, outside: &Outside) -> Lasted {
 
 /// Returns when `heaptide run` observed the end, if that is plausible: not before the last known
 /// activity, and not long after the end of the recording. The process can have a different clock
-/// (time namespace).
+/// (time namespace). An image that was searched at its end waited for that.
 fn seen_to_end(header: &FileHeader, seen_ns: u64, outside: &Outside) -> Option<u64> {
+    if header.search != 0 && header.end_time_ns != 0 {
+        return None;
+    }
     let ns = outside.ended_ns?.checked_sub(header.start_monotonic_ns)?;
     let ended_ns = header.start_realtime_ns.checked_add(ns)?;
     let is_late = ended_ns > outside.latest_ns.saturating_add(CLOCK_SET_NS);

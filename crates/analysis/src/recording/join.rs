@@ -409,6 +409,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
             held_ns: processes.iter().filter_map(|p| p.completeness.held_ns).max(),
+            searched: processes.iter().filter_map(|p| p.completeness.searched).max(),
             python_objects: processes.iter().filter_map(|p| p.completeness.python_objects).max(),
             off: processes.iter().map(|p| p.completeness.off).max().unwrap_or_default(),
             notes: notes(processes),

@@ -24,7 +24,7 @@ use crate::files::file_names;
 use crate::files::input;
 use crate::model::Removed;
 use crate::profile::header::FILE_LIMIT;
-use crate::profile::{pack, reader};
+use crate::profile::{pack, reader, retained};
 use crate::symbols::{Blazesym, Engine, Symbols};
 use crate::trace;
 
@@ -263,6 +263,11 @@ impl<'a> Merging<'a> {
                     copy_whole(&trace, &self.directory.join(name), there.length())?;
                 }
                 Ok(None) => {}
+            }
+            let retained = retained::path_of(profile);
+            if retained.exists() {
+                let (_, name) = self.named(&input, &retained, before);
+                copy_whole(&retained, &self.directory.join(name), FILE_LIMIT)?;
             }
             copied.into_iter().for_each(|copied| copied.finish(&to));
             self.step(progress);

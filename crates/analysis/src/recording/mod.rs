@@ -23,6 +23,7 @@ mod open;
 pub mod origin;
 mod parts;
 mod removed;
+pub mod retained;
 pub mod ring;
 mod roles;
 pub mod room;
@@ -31,6 +32,8 @@ mod seal;
 pub mod snapshot;
 pub mod subject;
 
+pub use crate::profile::lost::NOT_SEARCHED;
 pub use directory::{newest, profiles_in, recordings_below, recordings_in};
 pub use parts::{Choice, Live};
+pub use roles::only_starts_others;
 pub use seal::{Sealed, SealedModule, seal, seal_with};

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, REMOVED_FILE, SYMBOLS_FILE};
 use crate::model::{DamagedFile, End, Removed, Run};
 use crate::profile::parsed::{self, Profile};
-use crate::profile::{baseline, held, reader};
+use crate::profile::{baseline, held, lost, reader};
 use crate::symbols::{Lookup, ModuleKey, Sources, Symbols, Wanted};
 use crate::tables::ending::{Ending, Lasted};
 use crate::threads;
@@ -45,6 +45,8 @@ pub enum Live {
     AtEnd,
     /// Of a Python program, also those that Python freed because it ended.
     BeforePythonEnded,
+    /// Those at its end to which no pointer leads, as far as the process was searched then.
+    Lost,
 }
 
 /// Metadata of a process that `heaptide run` started.
@@ -117,6 +119,10 @@ impl Parts {
         let mut profiles = profiles?;
         if choice.live == Live::BeforePythonEnded {
             let unread = profiles.iter_mut().map(|(file, profile)| held::apply(file, profile));
+            damaged.extend(unread.flatten());
+        }
+        if choice.live == Live::Lost {
+            let unread = profiles.iter_mut().map(|(file, profile)| lost::apply(file, profile));
             damaged.extend(unread.flatten());
         }
         if !choice.from_start {

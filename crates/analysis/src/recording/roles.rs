@@ -244,6 +244,18 @@ pub(crate) fn role(program: &str, command: &[String]) -> Role {
     }
 }
 
+/// Returns whether a program only starts others, as far as its arguments and its peak show.
+///
+/// ```
+/// use heaptide_analysis::recording::only_starts_others;
+/// let words = ["sh", "-c", "./app"].map(str::to_owned);
+/// assert!(only_starts_others("/bin/sh", &words, 40_000));
+/// assert!(!only_starts_others("/bin/sh", &words, 40_000_000));
+/// ```
+pub fn only_starts_others(program: &str, command: &[String], peak_bytes: u64) -> bool {
+    matches!(role(program, command), Role::Launcher { idle_bytes } if peak_bytes <= idle_bytes)
+}
+
 /// Returns the role of a launcher that compiles: if the user wants no more than that, the compilers
 /// are the programs to measure.
 fn of_subcommand(command: &[String], only_build: &[&str]) -> Role {

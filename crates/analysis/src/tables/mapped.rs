@@ -153,6 +153,7 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         events: Vec::new(),
         before: profile.before.as_ref().map(|before| Box::new(before.of_mappings())),
         held: None,
+        lost: None,
         is_followed: false,
         is_cut: profile.is_cut,
         notes: Vec::new(),

@@ -200,6 +200,7 @@ fn completeness(
         other_allocator: unrecorded::other_allocator(header.image_flags),
         interceptions: unrecorded::interceptions(header, &profile.modules),
         python_objects: unrecorded::python_objects(header),
+        searched: profile.lost.as_ref().and_then(|lost| lost.searched),
         held_ns: profile.held.as_ref().map(|held| held.time_ns),
         losses: losses(header, ending.became_unrecorded),
         profile_limit: unrecorded::profile_limit(header),

@@ -131,6 +131,9 @@ impl SiteTable {
             if let Some(held) = &profile.held {
                 held.add_to(site.id, &mut measures, measures_of);
             }
+            if let Some(lost) = &profile.lost {
+                lost.replace(site.id, &mut measures);
+            }
             self.sites.push(Site {
                 stack: site.node,
                 scope: of.scope_of_path[site.scope.slot()],

@@ -244,7 +244,7 @@ fn close(
     let _entered = user.enter().map_err(Error::library)?;
     let recording = path_of(directory, shown);
     if running::of_recording(&recording).is_ok_and(|running| running.is_empty()) {
-        seal_apart(&recording, shown, How { names, quiet });
+        seal_apart(&recording, shown, How { names, quiet, retain: false });
         return Ok(());
     }
     message(format_args!(

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, FromArgMatches, ValueEnum};
 use heaptide_analysis::model::{Measure, Process};
+use heaptide_analysis::recording::Live;
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_check::baseline::Baseline;
 use heaptide_check::formats::{github, json, junit, markdown, text};
-use heaptide_check::limit::{Bound, Limit};
+use heaptide_check::limit::{Bound, Limit, Quantity};
 use heaptide_check::links::Sources;
 use heaptide_check::part::Part;
 use heaptide_check::result::{self, Findings, Rule};
@@ -52,7 +53,8 @@ pub struct CheckOptions {
     #[arg(value_name = "REC")]
     pub recording: Option<PathBuf>,
     /// Exit with status 1 if METRIC is more than VALUE: peak=200M, allocations=1.5M, leaked=0,
-    /// resident=300M, temporary=20%, or compared with the baseline, peak=+2%. Can be repeated
+    /// lost=0, resident=300M, temporary=20%, or compared with the baseline, peak=+2%. Can be
+    /// repeated
     /// [default: the limits in heaptide.toml]
     #[arg(long, value_name = "METRIC=VALUE", help_heading = LIMITS)]
     pub max: Vec<Limit>,
@@ -159,7 +161,7 @@ fn checked(options: &CheckOptions) -> Outcome {
     let Wanted { rules, baseline } = Wanted::of(options)?;
     let baseline = baseline.map(|path| Earlier::read(path, options.update)).transpose()?;
     let suppressions = leaks::suppressions(!options.no_built_in, &options.suppressions)?;
-    let subject = Subject::of(options)?;
+    let subject = Subject::of(&rules, options)?;
     let subject = subject.path.as_deref().or(options.recording.as_deref());
     let (mut findings, values) = measure(subject, &rules, &suppressions, options)?;
     let before = match baseline {
@@ -282,7 +284,7 @@ impl Drop for Scratch {
 
 impl Subject {
     /// Runs and records PROGRAM, if there is one.
-    fn of(options: &CheckOptions) -> Result<Subject, Stop> {
+    fn of(rules: &[Rule], options: &CheckOptions) -> Result<Subject, Stop> {
         let Some(program) = options.command.first() else {
             return Ok(Subject { path: None, _scratch: None });
         };
@@ -296,7 +298,7 @@ impl Subject {
                 (made.join(name).with_extension("heaptide"), Some(Scratch(made)))
             }
         };
-        match run(&words(&path, options)?, write::check) {
+        match run(&words(&path, rules, options)?, write::check) {
             Err(Stop::Status(status)) if !options.ignore_status => {
                 let program = program.to_string_lossy();
                 return Err(Error::new(format!(
@@ -313,10 +315,11 @@ impl Subject {
 }
 
 /// Returns the options of `heaptide run` for recording PROGRAM.
-fn words(path: &Path, options: &CheckOptions) -> Result<RunOptions, Error> {
+fn words(path: &Path, rules: &[Rule], options: &CheckOptions) -> Result<RunOptions, Error> {
     let mut words: Vec<OsString> = vec!["run".into(), "--quiet".into(), "--output".into()];
     // The path is not a pattern here.
     words.push(path.to_string_lossy().replace('%', "%%").into());
+    words.extend(wants_lost(rules).then(|| "--retain".into()));
     words.extend(options.force.then(|| "--force".into()));
     words.push("--".into());
     words.extend(options.command.iter().cloned());
@@ -351,7 +354,12 @@ fn measure(
     if let Some(why) = process.completeness.unrecorded {
         return Err(Error::new(format!("{subject}: nothing was recorded: {why}")).into());
     }
+    let lost = if wants_lost(rules) { lost(source, process, options)? } else { None };
     let measured = Measured::new(process, suppressions);
+    let measured = match &lost {
+        Some(lost) => measured.with_lost(lost, suppressions),
+        None => measured,
+    };
     let values =
         result::measure(&measured, rules).map_err(|what| Error::new(format!("{path}: {what}")))?;
     let of_kind = heap_only(process, &answer).filter(|_| options.selection.kind.is_none());
@@ -359,6 +367,26 @@ fn measure(
     let removed = removed.map(|says| format!("{says}: not checked"));
     let notes = of_kind.into_iter().chain(notes(process)).chain(removed).collect();
     Ok((Findings { answer, subject, all: Vec::new(), notes }, values))
+}
+
+fn wants_lost(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| rule.limit.quantity == Quantity::Lost)
+}
+
+/// Reads a process with its lost blocks as live ones; `None` if it was not searched at its end.
+fn lost(
+    source: &Source,
+    process: &Process,
+    options: &CheckOptions,
+) -> Result<Option<Process>, Stop> {
+    let source = Source { live: Live::Lost, ..source.clone() };
+    let view = View { empty: Empty::Shown, workers: Workers::Each, ..View::default() };
+    let opened = source::apply_answered(&source, &options.selection, view);
+    let (recording, _) = opened.map_err(unless_negative)?;
+    let file = &process.identity.file;
+    let is_it = |other: &Process| other.identity.file == *file;
+    let found = recording.processes.into_iter().find(is_it);
+    Ok(found.filter(|process| process.completeness.searched.is_some()))
 }
 
 fn unless_negative(stop: Stop) -> Stop {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use heaptide_analysis::files::input;
-use heaptide_analysis::model::Process;
-use heaptide_analysis::recording::Live;
+use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::recording::{Live, NOT_SEARCHED};
+use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::views::leaks::{Leaks, Used};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_command::error::Error;
@@ -41,6 +42,10 @@ pub struct LeaksOptions {
     /// ends
     #[arg(long)]
     pub at_exit: bool,
+    /// Show only blocks to which no pointer led when the process ended; requires a recording by
+    /// `heaptide run --retain`
+    #[arg(long, conflicts_with = "at_exit")]
+    pub lost: bool,
     /// Disable the built-in suppressions for the C and C++ libraries and the dynamic linker
     #[arg(long)]
     pub no_built_in: bool,
@@ -89,10 +94,21 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
     };
     let workers = options.format.workers();
     let view = View { empty: Empty::Shown, depth, workers, ..View::default() };
-    let live = if options.at_exit { Live::AtEnd } else { Live::BeforePythonEnded };
+    let live = match (options.lost, options.at_exit) {
+        (true, _) => Live::Lost,
+        (false, true) => Live::AtEnd,
+        (false, false) => Live::BeforePythonEnded,
+    };
     let source = Source { live, ..options.source.clone() };
+    if options.lost && !matches!(options.selection.kind, None | Some(MemoryKind::Heap)) {
+        return Err(Error::new("--lost requires --kind heap: only its blocks can be lost").into());
+    }
     let mut selected = source::open_view(&source, &options.selection, view)?;
+    if options.lost {
+        check_searched(&selected.recording)?;
+    }
     let view = LeaksView {
+        lost: options.lost,
         suppressions: &suppressions,
         top: options.top,
         process: selected.pid,
@@ -112,6 +128,23 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
         Format::Text => output::print_page(|out| text::leaks::write(out, &found, &view))?,
     }
     outcome::exit(if found.any() { NEGATIVE } else { SUCCESS })
+}
+
+/// Checks that a process of a recording was searched when it ended.
+///
+/// Errors: none was.
+fn check_searched(recording: &Recording) -> Result<(), Error> {
+    let mut processes = recording.processes.iter();
+    if processes.any(|process| process.completeness.searched.is_some()) {
+        return Ok(());
+    }
+    let notes = recording.processes.iter().flat_map(|process| &process.completeness.notes);
+    let why = notes.clone().find(|note| note.starts_with(NOT_SEARCHED));
+    let why = why.map_or_else(
+        || "no process was searched when it ended; record with `heaptide run --retain`".to_owned(),
+        String::clone,
+    );
+    Err(Error::new(format!("{}: {why}", recording.path.display())))
 }
 
 /// Returns the suppressions of files, and on request the built-in ones.

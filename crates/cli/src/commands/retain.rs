@@ -1,22 +1,23 @@
-//! `heaptide retain`: which live blocks of a running program are lost, and what keeps the others.
+//! `heaptide retain`: which live blocks of a program are lost, and what keeps the others.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use heaptide_analysis::model::{Mode, Process, PythonObjects, Site, SiteRow};
+use heaptide_analysis::model::Process;
+use heaptide_analysis::model::retained::Retained;
 use heaptide_analysis::recording::live_tables::LiveTables;
-use heaptide_analysis::recording::running::Running;
-use heaptide_attach::picture::{self, Taken};
+use heaptide_analysis::recording::retained::{self, AtEnd};
+use heaptide_analysis::recording::running::{self, Running};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
 use heaptide_command::output;
 use heaptide_control::targets;
+use heaptide_render::shared::moment::Moment;
 use heaptide_render::text::retained::View;
 use heaptide_render::{json, text};
-use heaptide_retain::{Facts, retained};
-use nix::unistd::Pid;
 
 use crate::options::Format;
+use crate::search::{self, Searched};
 
 /// `heaptide retain`.
 #[derive(Args, Debug)]
@@ -46,27 +47,65 @@ be pointers are taken for pointers, so a block may only seem to be kept. See doc
 
 /// Shows what is lost and what is kept.
 pub fn retain(options: &RetainOptions) -> Outcome {
-    let running = one(options)?;
-    let mut tables = LiveTables::new(&running.file);
-    let before = read(&mut tables)?;
-    check(&before, &running)?;
-    let has_python = before.completeness.python_objects == Some(PythonObjects::Blocks);
-    let facts = facts(&before);
-    let pid = Pid::from_raw(i32::try_from(running.pid).unwrap_or(i32::MAX));
-    let taken = picture::take(pid, move |picture| retained(pid, picture, has_python, facts));
-    let Taken { result, pause } = taken.map_err(Error::library)?;
-    // Again, because sites may be newer.
-    let process = read(&mut tables)?;
-    let stopped_ns = u64::try_from(pause.total.as_nanos()).unwrap_or(u64::MAX);
+    let (file, process, retained, moment) = match at_end(options)? {
+        Some(found) => found,
+        None => now(options)?,
+    };
     if options.format == Format::Json {
-        output::print(|out| {
-            json::retained::write(out, &running.file, &process, &result, stopped_ns)
-        })?;
+        output::print(|out| json::retained::write(out, &file, &process, &retained, moment))?;
         return Ok(());
     }
-    let view = View { top: options.top, stopped_ns };
-    output::print_page(|out| text::retained::write(out, &process, &result, view))?;
+    let view = View { top: options.top, moment };
+    output::print_page(|out| text::retained::write(out, &process, &retained, view))?;
     Ok(())
+}
+
+/// What was found, in the process with this profile.
+type Found = (PathBuf, Process, Retained, Moment);
+
+/// Searches the running process that the options refer to.
+fn now(options: &RetainOptions) -> Result<Found, Stop> {
+    let running = one(options)?;
+    let Searched { retained, stopped_ns, mut tables } = search::search(&running, None)?;
+    let process = search::read(&mut tables)?; // again, because sites may be newer
+    Ok((running.file, process, retained, Moment::Running { stopped_ns }))
+}
+
+/// Returns what was found when the process ended that the options refer to, unless a process of
+/// the recording runs.
+fn at_end(options: &RetainOptions) -> Result<Option<Found>, Stop> {
+    let target = &options.target;
+    if running::by_id(target).is_ok_and(|found| found.is_some()) || !target.exists() {
+        return Ok(None);
+    }
+    let mut found = retained::of_recording(target).map_err(Error::library)?;
+    if let Some(pid) = options.process {
+        found.retain(|(profile, _)| retained::pid_of(profile) == Some(pid));
+    }
+    let bytes = |at_end: &AtEnd| at_end.result.as_ref().map_or(0, |retained| retained.all.bytes);
+    let others = found.len().saturating_sub(1) as u64;
+    let Some((file, at_end)) = found.into_iter().max_by_key(|(_, at_end)| bytes(at_end)) else {
+        return if running::of_recording(target).is_ok_and(|all| all.is_empty()) {
+            Err(not_searched(options).into())
+        } else {
+            Ok(None)
+        };
+    };
+    let kept = at_end.result.map_err(|why| {
+        Error::new(format!("{}: its memory was not searched: {why}", file.display()))
+    })?;
+    let process = search::read(&mut LiveTables::new(&file))?;
+    let (time_ns, before_python_ended) = (at_end.time_ns, at_end.before_python_ended);
+    Ok(Some((file, process, kept, Moment::End { time_ns, before_python_ended, others })))
+}
+
+fn not_searched(options: &RetainOptions) -> Error {
+    let shown = options.target.display();
+    let of = options.process.map_or_else(String::new, |pid| format!("process {pid}: "));
+    Error::new(format!(
+        "{shown}: {of}no process is recording into it any more, and none was searched when it \
+         ended; record with `heaptide run --retain`"
+    ))
 }
 
 /// Returns the running process that the options refer to.
@@ -82,36 +121,5 @@ fn one(options: &RetainOptions) -> Result<Running, Stop> {
             ))
             .into())
         }
-    }
-}
-
-fn read(tables: &mut LiveTables) -> Result<Process, Error> {
-    tables.read(&mut |_, _| {}).map_err(Error::library)
-}
-
-/// Checks whether all live blocks are known.
-fn check(process: &Process, running: &Running) -> Result<(), Error> {
-    let why = match process.mode {
-        _ if process.sampling.is_some() => "only some blocks are known in mode sampled",
-        Mode::Counters => "no blocks are known in mode counters",
-        Mode::Scopes | Mode::Stacks => return Ok(()),
-    };
-    Err(Error::new(format!("pid {}: {why}; record with --mode stacks, the default", running.pid)))
-}
-
-/// Returns what is known about each site, by number.
-fn facts(process: &Process) -> impl Fn(u32) -> Facts + Send + use<> {
-    let of_site = |site: &Site| {
-        let measures = &site.measures;
-        Facts {
-            mean_bytes: measures.usable_bytes.checked_div(measures.allocations).unwrap_or(0),
-            largest_bytes: measures.largest_bytes,
-        }
-    };
-    let known: Vec<Facts> = process.tables.sites.iter().map(of_site).collect();
-    let rows = process.time.site_rows.clone();
-    move |site| match rows.as_ref().map(|rows| rows.row(site)) {
-        Some(SiteRow::At(row)) => known.get(row as usize).copied().unwrap_or_default(),
-        _ => Facts::default(),
     }
 }

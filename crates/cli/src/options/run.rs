@@ -62,6 +62,9 @@ pub struct RunOptions {
     /// Start with recording disabled; the program or `heaptide ctl REC on` enables it
     #[arg(long)]
     pub start_off: bool,
+    /// When a process ends, find which of its blocks are lost and what keeps the others
+    #[arg(long)]
+    pub retain: bool,
     /// How to record the objects of CPython, in all processes [default: objects]
     #[arg(long, value_name = "objects|arenas")]
     pub python_memory: Option<PythonMemory>,
@@ -159,6 +162,7 @@ impl RunOptions {
             (Setting::Intercept, switch(self.no_intercept, OFF)),
             (Setting::PythonMemory, self.python_memory.map(|chosen| chosen.value().to_owned())),
             (Setting::Accounts, switch(self.no_accounts, OFF)),
+            (Setting::Retain, switch(self.retain, ON)),
             (Setting::Start, switch(self.start_off, OFF)),
             (Setting::SnapshotSignal, self.snapshot_on.map(|signal| signal.to_string())),
             (Setting::Threshold, self.stacks_from.map(|bytes| bytes.to_string())),

@@ -133,7 +133,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 104] = [
+const ELSEWHERE: [&str; 105] = [
+    "lost_at_exit.cpp",
     "resident_between.c",
     "renamed.c",
     "renamed_pointer.c",

@@ -65,7 +65,8 @@ fn next_line(output: &mut impl BufRead) -> String {
 /// Returns the blocks of the program with this size, by state.
 fn of_size(answer: &Value, bytes: i128) -> Vec<(&str, i128)> {
     let is_own = |row: &&Value| {
-        row["owner"]["file"].as_str().is_some_and(|file| file.ends_with("retained.c"))
+        let file = row["owner"]["file"].as_str();
+        file.is_some_and(|file| file.ends_with("retained.c") || file.ends_with("lost_at_exit.cpp"))
     };
     let rows = list(answer, "sites").iter().filter(is_own);
     let rows = rows.filter(|row| number(row, "bytes") == bytes * number(row, "blocks"));
@@ -75,12 +76,61 @@ fn of_size(answer: &Value, bytes: i128) -> Vec<(&str, i128)> {
     found
 }
 
+/// Asserts the states of the program's blocks of these sizes.
+fn assert_states(answer: &Value, expected: &[(i128, &[(&str, i128)])]) {
+    for (bytes, states) in expected {
+        assert_eq!(of_size(answer, *bytes), *states, "blocks of {bytes} bytes");
+    }
+}
+
+/// Returns what was found when a process of a recording ended: the one with most memory, or that
+/// with this id.
+fn at_exit(recording: &Path, process: Option<u32>) -> Value {
+    let mut command = heaptide();
+    command.args(["retain", "--format", "json"]).arg(recording);
+    if let Some(pid) = process {
+        command.args(["--process", &pid.to_string()]);
+    }
+    let outcome = run(&mut command, recording.parent().expect("a place"));
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let answer: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    list(&answer, "processes")[0].clone()
+}
+
+/// Asserts that a root is the variable that a line of a guest program declares.
+fn assert_declared(answer: &Value, name: &str, program: &str, declaration: &str) {
+    let guest = Guest::read(program);
+    let lines = &mut guest.text().lines();
+    let line = lines.position(|line| line.contains(declaration)).expect("a declaration");
+    let is_it = |keeper: &&Value| keeper["by"]["name"] == name;
+    let keeper = list(answer, "keepers").iter().find(is_it).expect("a keeper");
+    let file = keeper["by"]["file"].as_str().expect("a file");
+    assert!(file.ends_with(program), "{file}");
+    assert_eq!(number(&keeper["by"], "line"), line as i128 + 1);
+}
+
 /// Returns the blocks and bytes that a root keeps.
 fn keeps(answer: &Value, name: &str) -> (i128, i128) {
     let is_it = |keeper: &&Value| keeper["by"]["name"] == name;
     let keeper = list(answer, "keepers").iter().find(is_it);
     keeper.map_or((0, 0), |keeper| (number(keeper, "blocks"), number(keeper, "bytes")))
 }
+
+/// The states of the blocks of `retained.c`, by size.
+const KNOWN: [(i128, &[(&str, i128)]); 12] = [
+    (200, &[("reachable", 1000)]),
+    (8024, &[("reachable", 1)]),
+    (216, &[("only_by_interior", 100)]),
+    (328, &[("reachable", 10)]),
+    (232, &[("reachable", 50)]),
+    (248, &[("reachable", 10)]),
+    (264, &[("only_from_stack", 100)]),
+    (280, &[("only_from_mapping", 20)]),
+    (296, &[("lost", 300)]),
+    (312, &[("lost_indirectly", 300)]),
+    (344, &[("lost", 1), ("lost_indirectly", 99)]),
+    (360, &[("lost", 10)]),
+];
 
 #[test]
 fn blocks_are_kept_or_lost_as_known() {
@@ -93,23 +143,8 @@ fn blocks_are_kept_or_lost_as_known() {
         assert_eq!(keeps(&answer, "cache"), (1001, 200_000 + 8024));
         assert_eq!(keeps(&answer, "interior"), (100, 21_600));
         assert_eq!(keeps(&answer, "large"), (11, (1 << 20) + 4080 + 3280));
-        let expected: [(i128, &[(&str, i128)]); 11] = [
-            (200, &[("reachable", 1000)]),
-            (8024, &[("reachable", 1)]),
-            (216, &[("only_by_interior", 100)]),
-            (328, &[("reachable", 10)]),
-            (232, &[("reachable", 50)]),
-            (248, &[("reachable", 10)]),
-            (264, &[("only_from_stack", 100)]),
-            (280, &[("only_from_mapping", 20)]),
-            (296, &[("lost", 300)]),
-            (312, &[("lost_indirectly", 300)]),
-            (360, &[("lost", 10)]),
-        ];
-        for (bytes, states) in expected {
-            assert_eq!(of_size(&answer, bytes), states, "blocks of {bytes} bytes");
-        }
-        assert_eq!(of_size(&answer, 344), [("lost", 1), ("lost_indirectly", 99)]);
+        assert_states(&answer, &KNOWN);
+        assert_declared(&answer, "large", "retained.c", "static void **cache");
         let path = list(&answer, "sites").iter().find(|row| number(row, "bytes") == 200_000);
         let path = list(path.expect("the blocks of the cache"), "path");
         assert_eq!((path[0]["name"].as_str(), number(&path[1], "count")), (Some("cache"), 1));
@@ -206,7 +241,7 @@ fn the_page_begins_with_what_keeps_most() {
     let outcome = run(command.arg("retain").arg(&waiting.recording), &waiting.place);
     assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
     let sentences = outcome.stdout.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-    let kept = "`large` [retained-c] keeps 1.01 MiB, ";
+    let kept = "`large` (retained.c:17) keeps 1.01 MiB, ";
     assert!(sentences.starts_with(kept), "{sentences}");
     let lost = " KiB in 710 blocks are lost, most by `lose` (retained.c:";
     assert!(sentences.contains(lost), "{sentences}");
@@ -231,5 +266,128 @@ fn what_cannot_be_answered_is_one_line() {
         refused(&[recording], &place, expected);
         waiting.end();
         refused(&[recording], &place, "no process is recording into it any more");
+    }
+}
+
+/// Runs a program that is searched when it ends. Returns its place and its recording.
+fn searched(name: &str, program: &[&str]) -> (PathBuf, PathBuf) {
+    let place = scratch(name);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, &["--retain"]);
+    let outcome = run(command.args(program).stdin(Stdio::null()), &place);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    (place, recording)
+}
+
+/// The program ends by `_exit`, while another thread waits.
+#[test]
+fn a_program_is_searched_when_it_ends() {
+    let program = Guest::read("retained.c").build("retained.c", &["-pthread"]);
+    let (place, recording) = searched("retained-end", &[program.to_str().expect("a path")]);
+    assert_states(&at_exit(&recording, None), &KNOWN);
+    let leaks = |options: &[&str]| {
+        let outcome =
+            run(heaptide().args(["leaks", "--lost"]).args(options).arg(&recording), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (1, ""), "{}", outcome.stdout);
+        outcome.stdout
+    };
+    let answer: Value = serde_json::from_str(&leaks(&["--format", "json"])).expect("JSON");
+    let process = &list(&answer, "processes")[0];
+    let lost = (number(process, "leaked_blocks"), number(process, "leaked_bytes"));
+    assert_eq!(lost, (710, 300 * (296 + 312) + 100 * 344 + 10 * 360));
+    let text = leaks(&["--by", "function"]);
+    assert!(text.contains(": 220,400 bytes in 710 blocks from 5 stacks"), "{text}");
+    let merged = place.join("merged.heaptide");
+    let outcome = run(heaptide().arg("merge").arg("-o").arg(&merged).arg(&recording), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    assert_states(&at_exit(&merged, None), &KNOWN);
+    for (limit, status) in [("lost=0", 1), ("lost=220400", 0)] {
+        let outcome = run(heaptide().args(["check", "--max", limit]).arg(&recording), &place);
+        assert_eq!(outcome.status, status, "{}{}", outcome.stdout, outcome.stderr);
+        assert!(outcome.stdout.contains("  lost  215 KiB, limit "), "{}", outcome.stdout);
+    }
+}
+
+/// Exit handlers and destructors have run by then. A forked child does not know the blocks of its
+/// parent, and nothing that such a block refers to is lost.
+#[test]
+fn exit_handlers_children_and_launchers() {
+    let program = Guest::read("lost_at_exit.cpp").build("lost_at_exit.cpp", &["-pthread"]);
+    let words = format!("{}; true", program.display());
+    let (_, recording) = searched("lost-at-exit", &["sh", "-c", &words]);
+    let answer = at_exit(&recording, None);
+    assert_declared(&answer, "leaky", "lost_at_exit.cpp", "static std::vector<void *> *leaky");
+    assert_declared(&answer, "Shelf::books", "lost_at_exit.cpp", "void *Shelf::books[4];");
+    assert_states(
+        &answer,
+        &[
+            (408, &[("reachable", 10)]),
+            (424, &[("lost", 7)]),
+            (456, &[("lost", 20)]),
+            (472, &[("lost", 5)]),
+            (488, &[]),
+            (536, &[("only_from_stack", 1)]),
+            (552, &[("reachable", 1)]),
+        ],
+    );
+    let pid = |profile: &PathBuf| -> u32 {
+        let name = profile.file_name().and_then(|name| name.to_str()).expect("a name");
+        name.split('-').next().and_then(|pid| pid.parse().ok()).expect("a process id")
+    };
+    let profiles = profiles(&recording);
+    let has_result = |profile: &&PathBuf| profile.with_extension("retained").exists();
+    let searched: Vec<u32> = profiles.iter().filter(has_result).map(pid).collect();
+    assert_eq!((searched.len(), profiles.len()), (2, 3), "the shell is not searched");
+    let main = number(&answer, "pid") as u32;
+    let child = searched.into_iter().find(|pid| *pid != main).expect("a child");
+    assert_states(
+        &at_exit(&recording, Some(child)),
+        &[(504, &[("only_from_unrecorded", 6)]), (520, &[("lost", 8)])],
+    );
+}
+
+/// Before Python ends, which would free the cycles.
+#[test]
+fn a_python_program_is_searched_before_python_ends() {
+    const SCRIPT: &str = "
+import gc
+class Node: pass
+def cycles():
+    for _ in range(500):
+        a, b = Node(), Node()
+        a.other, b.other = b, a
+gc.disable()
+cycles()
+";
+    let pythons = pythons();
+    if pythons.is_empty() {
+        return skip("python3");
+    }
+    for python in pythons {
+        let (_, recording) =
+            searched("retained-python-end", &[python.to_str().expect("a path"), "-c", SCRIPT]);
+        let answer = at_exit(&recording, None);
+        assert_eq!(answer["moment"], "python_ends");
+        let rows = list(&answer, "sites").iter().filter(|row| {
+            row["owner"]["function"] == "cycles" && row["state"] == "only_by_collector"
+        });
+        let blocks: i128 = rows.map(|row| number(row, "blocks")).sum();
+        assert!(blocks >= 980, "{}: {blocks} blocks", python.display());
+    }
+}
+
+#[test]
+fn a_killed_program_was_not_searched() {
+    let words = "exec 2>/dev/null; sh -c 'kill -KILL $$'; true";
+    let (place, recording) = searched("retained-not", &["sh", "-c", words]);
+    for (arguments, expected) in [
+        (&["retain"][..], "none was searched when it ended; record with `heaptide run --retain`"),
+        (&["leaks", "--lost"], "no process was searched when it ended"),
+        (&["check", "--max", "lost=0"], "the process was not searched when it ended"),
+    ] {
+        let outcome = run(heaptide().args(arguments).arg(&recording), &place);
+        assert_eq!((outcome.status, &*outcome.stdout), (2, ""), "{}", outcome.stderr);
+        let last = outcome.stderr.lines().last().unwrap_or_default();
+        assert!(last.contains(expected), "{}", outcome.stderr);
     }
 }

@@ -1,12 +1,11 @@
 //! The end of the image, as far as the image itself can detect it.
 
-use crate::event::process::{State, process};
-use crate::event::{accounts, output};
+use crate::event::process::{is_own, process};
+use crate::event::{accounts, output, search};
 use crate::store::directory;
 use crate::store::shared::store;
+use crate::sys::confined;
 use crate::sys::libc::Function;
-use crate::sys::{confined, kernel};
-use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::End;
 use heaptide_format::shared::Word;
 
@@ -43,6 +42,7 @@ extern "C" fn exits_without_status(_: *mut u8) {
 /// Handles the last point of the image that the recorder sees.
 fn end(status: Option<i32>) {
     note(status);
+    search::wait();
     if is_own() && confined::may_call() {
         output::write_at_exit(store());
         directory::remove_temporary(store());
@@ -57,6 +57,7 @@ pub fn end_after_handlers(status: i32) {
 /// Handles an end without handlers, after which nothing is written.
 pub fn end_at_once(status: i32) {
     note(Some(status));
+    search::wait();
     if is_own() && confined::may_call() {
         directory::remove_temporary(store());
     }
@@ -84,13 +85,6 @@ pub fn take_exec_back(noted: bool) {
         header.end_kind.set(End::Unknown as u32);
         header.end_time_ns.set(0);
     }
-}
-
-/// Returns whether the calling process is the recorded one, and not a child that borrows its memory
-/// (vfork).
-pub fn is_own() -> bool {
-    process().state() == State::Active
-        && (!confined::may_call() || kernel::getpid() == store().pid.load(Relaxed))
 }
 
 /// Notes that the image ends, with its status if that is known. Does nothing in a child that

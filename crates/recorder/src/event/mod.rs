@@ -24,6 +24,7 @@ pub mod relabel;
 pub mod requests;
 pub mod sampler;
 pub mod sampling;
+pub mod search;
 pub mod shadow_cache;
 pub mod slow_path;
 pub mod stacks;

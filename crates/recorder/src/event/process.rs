@@ -5,8 +5,10 @@
 //! [`State::New`] and starts a recording of its own, or none if it execs.
 
 use crate::store::profile;
+use crate::store::shared::store;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
+use crate::sys::{confined, kernel};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use heaptide_format::shared::{UnrecordedProgram, Word};
@@ -70,6 +72,13 @@ impl Process {
             _ => State::Off,
         }
     }
+}
+
+/// Returns whether the calling process is the recorded one, and not a child that borrows its memory
+/// (vfork).
+pub fn is_own() -> bool {
+    process().state() == State::Active
+        && (!confined::may_call() || kernel::getpid() == store().pid.load(Relaxed))
 }
 
 /// Counts a forked process or a program started by exec that has no profile. `path` names the

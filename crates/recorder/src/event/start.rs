@@ -5,7 +5,7 @@ use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
     accounts, lane, live_mappings, monitors, output, python_codes, python_interpreter, regions,
-    stacks, timeline, trace, trace_extents, windows,
+    search, stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
 use crate::store::shared::{Store, store};
@@ -169,7 +169,7 @@ fn set_up(p: &'static Process) -> Result<(), Refused> {
 
 /// Makes forked children start as processes that were not started.
 fn wipe_in_children() -> Result<(), Errno> {
-    const STATES: [fn(); 22] = [
+    const STATES: [fn(); 23] = [
         process::wipe_in_children,
         shared::wipe_in_children,
         profile::wipe_in_children,
@@ -186,6 +186,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         regions::wipe_in_children,
         monitors::wipe_in_children,
         requests::wipe_in_children,
+        search::wipe_in_children,
         accounts::wipe_in_children,
         python_interpreter::wipe_in_children,
         python_codes::wipe_in_children,

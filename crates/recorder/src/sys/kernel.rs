@@ -6,7 +6,7 @@ use crate::sys::arch::numbers::*;
 use crate::sys::arch::system_call;
 use crate::sys::arch::{PAGE_BYTES_MAX, SHADOW_STACK_STATUS, Stat};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use heaptide_format::PAGE;
 
 /// The error number of a failed call.
@@ -500,6 +500,25 @@ pub fn wake_one(word: &AtomicI32) {
     let at = core::ptr::from_ref(word) as usize;
     // SAFETY: waking reads nothing but the address.
     let _ = unsafe { call(FUTEX, [at, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0]) };
+}
+
+/// Waits until `word`, which another process may have changed, is no longer `value` and that woke
+/// this thread, or for `ns` nanoseconds, or until a signal arrives.
+pub fn wait_for_change(word: &AtomicU32, value: u32, ns: u64) {
+    const FUTEX_WAIT: usize = 0;
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    let (at, time) = (core::ptr::from_ref(word) as usize, time.as_ptr() as usize);
+    // SAFETY: the kernel reads the word and a timespec.
+    let _ = unsafe { call(FUTEX, [at, FUTEX_WAIT, value as usize, time, 0, 0]) };
+}
+
+/// Lets any process of the user trace this one, where only ancestors may (Yama). If that is not
+/// so, nothing happens.
+pub fn allow_tracing() {
+    const PR_SET_PTRACER: usize = 0x5961_6d61;
+    const PR_SET_PTRACER_ANY: usize = usize::MAX;
+    // SAFETY: takes integers.
+    let _ = unsafe { call(PRCTL, [PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0, 0]) };
 }
 
 pub fn sched_yield() {

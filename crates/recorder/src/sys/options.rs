@@ -49,6 +49,8 @@ pub struct Options {
     pub python_arenas: bool,
     /// `HEAPTIDE_ACCOUNTS=off`: no accounts of resident memory.
     pub accounts: bool,
+    /// `HEAPTIDE_RETAIN=on`: at its end, the process waits until a command has searched its memory.
+    pub retain: bool,
     /// `HEAPTIDE_START=off`: recording starts disabled.
     pub start_off: bool,
     /// `HEAPTIDE_THRESHOLD=BYTES`: stacks only for requests of at least this many bytes; with `<`
@@ -193,6 +195,7 @@ impl Options {
             intercept: true,
             python_arenas: false,
             accounts: true,
+            retain: false,
             start_off: false,
             threshold: None,
             trace: false,
@@ -243,6 +246,7 @@ impl Options {
             Setting::Intercept => self.intercept &= !is_off,
             Setting::PythonMemory => self.python_arenas |= value == b"arenas",
             Setting::Accounts => self.accounts &= !is_off,
+            Setting::Retain => self.retain |= is_on,
             Setting::Start => self.start_off |= is_off,
             Setting::Threshold => {
                 let below = value.strip_prefix(BELOW.as_bytes());

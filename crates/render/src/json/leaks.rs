@@ -42,6 +42,10 @@ impl Serialize for LeaksEntry<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("mode", process.mode_name())?;
         map.serialize_entry("counts", &counts(process))?;
+        if view.lost {
+            let searched = process.completeness.searched;
+            map.serialize_entry("searched_ns", &searched.map(|searched| searched.time_ns))?;
+        }
         map.serialize_entry("live_blocks", &process.totals.live_blocks)?;
         map.serialize_entry("live_bytes", &process.totals.live_bytes)?;
         map.serialize_entry("leaked_blocks", &found.blocks())?;

@@ -1,16 +1,17 @@
-//! Which live blocks of a running program are lost, and what keeps the others, as JSON.
+//! Which live blocks of a program are lost, and what keeps the others, as JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
 
+use heaptide_analysis::model::retained::{Keeper, Kept, Node, OfState, Retained, State};
 use heaptide_analysis::model::{FrameId, Process};
-use heaptide_analysis::views::retained::{Keeper, Kept, Node, OfSites, OfState, Retained, State};
+use heaptide_analysis::views::retained::OfSites;
 use serde::Serialize;
 
 use crate::json::document;
+use crate::shared::moment::Moment;
 
-/// Writes the blocks of a running process, which must have the rows of its sites. `path` is its
-/// profile, `stopped_ns` how long its threads were stopped.
+/// Writes the blocks of a process, which must have the rows of its sites. `path` is its profile.
 ///
 /// Errors: those of `out`.
 pub fn write(
@@ -18,12 +19,20 @@ pub fn write(
     path: &Path,
     process: &Process,
     retained: &Retained,
-    stopped_ns: u64,
+    moment: Moment,
 ) -> io::Result<()> {
     let names = Names { process, retained, sites: OfSites::of(process) };
     let states = State::ALL.into_iter().zip(retained.states);
     let view = RetainedEntry {
-        stopped_ns,
+        stopped_ns: match moment {
+            Moment::Running { stopped_ns } => Some(stopped_ns),
+            Moment::End { .. } => None,
+        },
+        moment: match moment {
+            Moment::Running { .. } => "running",
+            Moment::End { before_python_ended: true, .. } => "python_ends",
+            Moment::End { .. } => "exit",
+        },
         copied: retained.is_copy,
         busy_threads: retained.busy,
         estimated_sizes: retained.estimated,
@@ -41,7 +50,9 @@ pub fn write(
 
 #[derive(Serialize)]
 struct RetainedEntry {
-    stopped_ns: u64,
+    moment: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stopped_ns: Option<u64>,
     copied: bool,
     busy_threads: usize,
     estimated_sizes: u64,
@@ -80,8 +91,18 @@ struct OwnerEntry {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NodeEntry {
-    Root { kind: &'static str, name: String, module: Option<String> },
-    Blocks { kind: &'static str, count: u64, owner: OwnerEntry },
+    Root {
+        kind: &'static str,
+        name: String,
+        module: Option<String>,
+        file: Option<String>,
+        line: Option<u32>,
+    },
+    Blocks {
+        kind: &'static str,
+        count: u64,
+        owner: OwnerEntry,
+    },
 }
 
 #[derive(Serialize)]
@@ -128,7 +149,8 @@ impl Names<'_> {
             Node::Root(root) => {
                 let root = &self.retained.roots[root];
                 let (name, module) = (root.name.clone(), root.module.clone());
-                NodeEntry::Root { kind: root.kind.name(), name, module }
+                let (file, line) = root.declared.clone().map(|at| (at.file, at.line)).unzip();
+                NodeEntry::Root { kind: root.kind.name(), name, module, file, line }
             }
             Node::Blocks { site, count } => {
                 let owner = self.owner(self.sites.frame(site));

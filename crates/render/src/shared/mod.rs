@@ -18,6 +18,7 @@ pub(crate) mod leb128;
 pub(crate) mod live_over_time;
 pub mod losses;
 pub(crate) mod mapped;
+pub mod moment;
 pub mod names;
 pub(crate) mod peak_rows;
 pub mod printed_stack;

@@ -13,6 +13,8 @@ pub struct LeaksView<'a> {
     pub top: Option<usize>,
     /// Restricts the view to the images of this process.
     pub process: Option<u32>,
+    /// Whether live blocks are those that were lost when the process ended.
+    pub lost: bool,
     /// What a row of the text represents, if blocks have stacks.
     pub by: LeaksBy,
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{FunctionId, Owners};
-use heaptide_analysis::model::{End, ImageRole, Measure, Measures, Mode, Process, Recording};
+use heaptide_analysis::model::{
+    End, ImageRole, Measure, Measures, Mode, Process, Recording, Searched,
+};
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
 
@@ -118,7 +120,8 @@ fn processes(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()
     // How many of joined images have live blocks is not known.
     let is_known = of_leaking == leaking.len() as u64;
     let with = if is_known { of_leaking.to_string() } else { "some".to_owned() };
-    writeln!(out, "{all}, {with} with live blocks that are not suppressed, most first")?;
+    let blocks = if view.lost { "lost" } else { "live" };
+    writeln!(out, "{all}, {with} with {blocks} blocks that are not suppressed, most first")?;
     if let Some(says) = found.subject.as_ref() {
         writeln!(out, "subject: {says}")?;
     }
@@ -138,6 +141,15 @@ fn processes(out: &mut Screen, found: &Found, view: &LeaksView) -> io::Result<()
     let is_replaced = |process: &Process| process.lifetime.end == End::Exec;
     let replaced = uncounted().filter(|(process, _)| is_replaced(process)).count();
     let launchers = uncounted().filter(|(process, _)| !is_replaced(process)).count();
+    let unsearched = others.iter().filter(|(p, _)| p.completeness.searched.is_none());
+    let unsearched = if view.lost { unsearched.count() } else { 0 };
+    if unsearched > 0 {
+        let images = counted(unsearched as u64, "image");
+        writeln!(
+            out,
+            "\n{images} not searched, such as those that were killed or executed another program"
+        )?;
+    }
     for (images, why) in [(replaced, "replaced by exec"), (launchers, "of launchers")] {
         if images > 0 {
             writeln!(out, "\n{} {why}: not counted", counted(images as u64, "image"))?;
@@ -162,10 +174,17 @@ fn page(
         Mode::Counters => ("thread", "Recorded with --mode counters: by thread, not by stack\n"),
     };
     let held_ns = process.completeness.held_ns;
-    let live = held_ns.map_or_else(
-        || live_name(process).to_owned(),
-        |ns| format!("live when Python began to end, after {}, or at exit", duration(ns)),
-    );
+    let live = match (process.completeness.searched, held_ns) {
+        (None, _) if view.lost => return writeln!(out, "not searched when it ended"),
+        (Some(Searched { time_ns, before_python_ended: true }), _) => {
+            format!("lost when Python began to end, after {}", duration(time_ns))
+        }
+        (Some(Searched { time_ns, .. }), _) => format!("lost at exit, after {}", duration(time_ns)),
+        (None, None) => live_name(process).to_owned(),
+        (None, Some(ns)) => {
+            format!("live when Python began to end, after {}, or at exit", duration(ns))
+        }
+    };
     match leaks.leaks.len() as u64 {
         0 => writeln!(out, "{live}: nothing{}", suppressed_too(leaks))?,
         n => {
@@ -180,10 +199,10 @@ fn page(
             out.write_all(no_stacks.as_bytes())?;
         }
     }
-    if let Some(why) = no_leak_yet(process.lifetime.end) {
+    if let Some(why) = no_leak_yet(process.lifetime.end).filter(|_| !view.lost) {
         writeln!(out, "{}", Style::Warning.of(why))?;
     }
-    if process.has_python() && matches!(process.lifetime.end, End::Exited(_)) {
+    if !view.lost && process.has_python() && matches!(process.lifetime.end, End::Exited(_)) {
         let why = if held_ns.is_some() { HELD_BEFORE } else { FREED_BY_PYTHON };
         writeln!(out, "{}", Style::Warning.of(why))?;
     }

@@ -1,13 +1,15 @@
-//! Which live blocks of a running program are lost, and what keeps the others.
+//! Which live blocks of a program are lost, and what keeps the others.
 
 use std::io::{self, Write};
 
+use heaptide_analysis::model::retained::{Declared, Kept, Node, Retained, Root, RootKind, State};
 use heaptide_analysis::model::{FrameId, Process};
-use heaptide_analysis::views::retained::{Kept, Node, OfSites, Retained, Root, RootKind, State};
+use heaptide_analysis::views::retained::OfSites;
 
 use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
+use crate::shared::moment::Moment;
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{count, counted, duration, percent};
 use crate::shared::sentence::capitalised;
@@ -26,8 +28,13 @@ const NAME: usize = 60;
 pub struct View {
     /// The number of rows of each table, if given.
     pub top: Option<usize>,
-    /// How long the threads of the program were stopped, nanoseconds.
-    pub stopped_ns: u64,
+    /// When the program was searched.
+    pub moment: Moment,
+}
+
+/// Returns a line with the name of its file.
+fn place_of(Declared { file, line }: &Declared) -> String {
+    format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
 }
 
 /// Describes a state in the table of states.
@@ -36,6 +43,9 @@ fn says(state: State) -> &'static str {
         State::Reachable => "reachable",
         State::OnlyFromStack => "reachable only from a stack",
         State::OnlyFromMapping => "reachable only from memory that the program mapped",
+        State::OnlyFromUnrecorded => {
+            "reachable only from blocks that were not recorded, or free ones"
+        }
         State::OnlyByInterior => "reachable only by pointers to the inside of blocks",
         State::OnlyFromDeadStack => "reachable only from the stack of a thread that has ended",
         State::OnlyByCollector => "Python objects that only their garbage collector lists",
@@ -78,6 +88,9 @@ fn columns(title: &'static str) -> Columns<4> {
 impl Page<'_> {
     /// Writes what keeps most, and what is lost.
     fn sentences(&self, out: &mut Screen) -> io::Result<()> {
+        if self.retained.all.blocks == 0 {
+            return Ok(());
+        }
         if let Some(keeper) = self.retained.keepers.first() {
             let owners = self.sites.by_frame(keeper.sites.iter().copied());
             let most = owners.first().map_or_else(String::new, |(frame, kept)| {
@@ -99,9 +112,12 @@ impl Page<'_> {
             writeln!(out, "{by} keeps {size}, {share} of live memory{most}.")?;
         }
         let lost = self.of_state(State::Lost);
+        let is_partial = self.retained.states[State::OnlyFromUnrecorded as usize].blocks > 0;
+        if lost.is_empty() && !is_partial {
+            writeln!(out, "No block is lost.")?;
+        }
         if let Some((frame, _)) = lost.first() {
-            let mut all = self.retained.states[State::Lost as usize];
-            all.plus(self.retained.states[State::LostIndirectly as usize]);
+            let all = self.retained.lost();
             let (size, blocks) = (out.bytes(all.bytes), counted(all.blocks, "block"));
             writeln!(out, "{size} in {blocks} are lost, most by {}.", self.named(*frame))?;
         }
@@ -115,9 +131,11 @@ impl Page<'_> {
 
     /// Names a root at the start of a sentence.
     fn root_named(&self, root: &Root) -> String {
-        match &root.module {
-            Some(module) => format!("`{}` [{module}]", elide_middle(&root.name, NAME)),
-            None => capitalised(root.name.clone()),
+        let name = elide_middle(&root.name, NAME);
+        match (&root.declared, &root.module) {
+            (Some(declared), _) => format!("`{name}` ({})", place_of(declared)),
+            (None, Some(module)) => format!("`{name}` [{module}]"),
+            (None, None) => capitalised(root.name.clone()),
         }
     }
 
@@ -134,17 +152,29 @@ impl Page<'_> {
     fn heading(&self, out: &mut Screen, view: View) -> io::Result<()> {
         let Retained { all, unread, .. } = self.retained;
         let how = if self.retained.is_copy { "to copy them" } else { "while they were read" };
+        let when = match view.moment {
+            Moment::Running { stopped_ns } => {
+                format!("; its threads were stopped for {} {how}", duration(stopped_ns))
+            }
+            Moment::End { time_ns, before_python_ended: true, .. } => {
+                format!(" when Python began to end, after {}", duration(time_ns))
+            }
+            Moment::End { time_ns, .. } => format!(" at exit, after {}", duration(time_ns)),
+        };
         writeln!(
             out,
-            "{}: {} in {} live; its threads were stopped for {} {how}",
+            "{}: {} in {} live{when}",
             command_line(self.process, out.fit(NAME)),
             out.bytes(all.bytes),
             counted(all.blocks, "block"),
-            duration(view.stopped_ns)
         )?;
+        if let Moment::End { others: others @ 1.., .. } = view.moment {
+            let others = counted(others, "other process image");
+            writeln!(out, "  note     {others} also searched; --process PID shows another one")?;
+        }
         if self.retained.estimated > 0 {
             let blocks = counted(self.retained.estimated, "block");
-            writeln!(out, "  sizes    of {blocks} are averages of those of the same stack")?;
+            writeln!(out, "  sizes    {blocks} with the average size of their stack")?;
         }
         if self.retained.busy > 0 {
             let threads = counted(self.retained.busy as u64, "thread");
@@ -171,6 +201,9 @@ impl Page<'_> {
     }
 
     fn states(&self, out: &mut Screen) -> io::Result<()> {
+        if self.retained.all.blocks == 0 {
+            return Ok(());
+        }
         writeln!(out)?;
         columns("state").heading(out)?;
         let each = State::ALL.into_iter().zip(self.retained.states);
@@ -264,10 +297,12 @@ impl Page<'_> {
         let name = elide_middle(&root.name, out.fit(NAME));
         let is_named = root.kind == RootKind::Variable;
         let name = if is_named { Style::Own.of(name) } else { name };
-        match &root.module {
-            Some(module) => format!("{name}  {}", Style::Minor.of(format!("[{module}]"))),
-            None => name,
-        }
+        let place = match (&root.declared, &root.module) {
+            (Some(declared), _) => place_of(declared),
+            (None, Some(module)) => format!("[{module}]"),
+            (None, None) => return name,
+        };
+        format!("{name}  {}", Style::Minor.of(place))
     }
 
     fn owner(&self, out: &Screen, frame: Option<FrameId>) -> String {

@@ -146,7 +146,8 @@ fn who_held_the_peak() {
 
 /// Returns the page, and whether there are leaks.
 fn leaks_of(recording: &Recording, suppressions: &Suppressions) -> (String, bool) {
-    let view = LeaksView { suppressions, top: None, process: None, by: LeaksBy::Stack };
+    let view =
+        LeaksView { suppressions, top: None, process: None, lost: false, by: LeaksBy::Stack };
     let found = text::leaks::Found::of(recording, &view);
     (shown(|out| text::leaks::write(out, &found, &view)), found.any())
 }
@@ -162,7 +163,13 @@ fn what_is_never_freed() {
     let (page, any) = leaks_of(&all, &known);
     expect("leaks_suppressed.txt", &page);
     assert!(any, "a block without a stack is left");
-    let view = LeaksView { suppressions: &known, top: None, process: None, by: LeaksBy::Stack };
+    let view = LeaksView {
+        suppressions: &known,
+        top: None,
+        process: None,
+        lost: false,
+        by: LeaksBy::Stack,
+    };
     let text = written(|out| json::leaks::write(out, &all, &view));
     let found: Value = serde_json::from_str(&text).expect("valid JSON");
     let one = &found["processes"][0];

@@ -44,8 +44,13 @@ fn pages_of(process: Process, layout: Layout) -> Vec<(String, String)> {
     let page = shown_in(layout, |out| text::histogram::write(out, &process, &histogram));
     pages.push(("histogram".to_owned(), page));
     let suppressions = Suppressions::default();
-    let view =
-        LeaksView { suppressions: &suppressions, process: None, top: None, by: LeaksBy::Stack };
+    let view = LeaksView {
+        suppressions: &suppressions,
+        process: None,
+        top: None,
+        lost: false,
+        by: LeaksBy::Stack,
+    };
     let found = text::leaks::Found::of(&all, &view);
     pages
         .push(("leaks".to_owned(), shown_in(layout, |out| text::leaks::write(out, &found, &view))));

@@ -17,7 +17,13 @@ fn pages_have_intervals() {
         expect(&format!("sampled_by_{}.txt", by.name()), &page);
     }
     let known = Suppressions::default();
-    let view = LeaksView { suppressions: &known, process: None, top: None, by: LeaksBy::Stack };
+    let view = LeaksView {
+        suppressions: &known,
+        process: None,
+        top: None,
+        lost: false,
+        by: LeaksBy::Stack,
+    };
     let process = all();
     let found = text::leaks::Found::of(&process, &view);
     expect("sampled_leaks.txt", &shown(|out| text::leaks::write(out, &found, &view)));
