@@ -96,7 +96,8 @@ pub struct Taken<T> {
 }
 
 /// Takes a picture of a process that is recorded, and calls `work` with it. `waiting` is a thread
-/// that waits in the recorder for this, by the number that the program sees.
+/// that waits in the recorder for this, by the number that the program sees: the program is at its
+/// end, and stays stopped, since other threads may not survive without what it has destroyed.
 ///
 /// Errors: the process is not recorded by the library, may not be traced, or has ended.
 pub fn take<T: Send + 'static>(
@@ -114,8 +115,8 @@ pub fn take<T: Send + 'static>(
         };
         process.modules.read_all();
         let mut pause = Pause::default();
-        if may_fork(pid) {
-            let (stopped, copy) = by_fork(&process, &loaded.state, waiting, &mut pause)?;
+        if waiting.is_none() && may_fork(pid) {
+            let (stopped, copy) = by_fork(&process, &loaded.state, &mut pause)?;
             if let Some(copy) = copy {
                 let held = Held { process: &process, copy, pause: &mut pause };
                 let result = work(&stopped.with(&process, Some(copy))?);
@@ -154,11 +155,10 @@ struct Copy {
 fn by_fork(
     process: &Process,
     state: &Attachment,
-    waiting: Option<u32>,
     pause: &mut Pause,
 ) -> Result<(Read, Option<Copy>), Error> {
     let start = Instant::now();
-    let (mut stopped, busy) = stop_outside(process, waiting, pause)?;
+    let (mut stopped, busy) = stop_outside(process, None, pause)?;
     let read = of_stopped(process, state, &stopped, busy)?;
     let copy = fork(process, &mut stopped);
     drop(stopped);

@@ -14,7 +14,7 @@ use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::only_starts_others;
 use heaptide_analysis::recording::retained::{self as at_exit, AtEnd};
 use heaptide_analysis::recording::running::Running;
-use heaptide_attach::picture::{self, Taken};
+use heaptide_attach::picture::{self, Picture, Taken};
 use heaptide_command::error::Error;
 use heaptide_control::{Awaiting, Waiting};
 use heaptide_render::shared::quantity::{bytes, counted};
@@ -37,8 +37,6 @@ pub struct Searched {
     pub retained: Retained,
     /// How long the threads of the program were stopped, nanoseconds.
     pub stopped_ns: u64,
-    /// The tables of its profile.
-    pub tables: LiveTables,
 }
 
 /// Searches a running process. `waiting` is a thread that waits in the recorder for this, by the
@@ -46,26 +44,37 @@ pub struct Searched {
 ///
 /// Errors: its profile does not contain all blocks, or it may not be traced.
 pub fn search(running: &Running, waiting: Option<u32>) -> Result<Searched, Error> {
-    let mut tables = LiveTables::new(&running.file);
-    let process = read(&mut tables)?;
+    let pid = Pid::from_raw(i32::try_from(running.pid).unwrap_or(i32::MAX));
+    // A program at its end is stopped first: its other threads may not survive for long.
+    let known = if waiting.is_none() { Some(known(running)?) } else { None };
+    let running = running.clone();
+    let work = move |picture: &Picture| -> Result<Retained, Error> {
+        let (recorded, facts) = known.map_or_else(|| self::known(&running), Ok)?;
+        Ok(retained(pid, picture, recorded, facts))
+    };
+    let Taken { result, pause } = picture::take(pid, waiting, work).map_err(Error::library)?;
+    let stopped_ns = u64::try_from(pause.total.as_nanos()).unwrap_or(u64::MAX);
+    Ok(Searched { retained: result?, stopped_ns })
+}
+
+/// Returns what the profile of a process knows about its blocks.
+///
+/// Errors: it cannot be read, or does not contain all blocks.
+fn known(running: &Running) -> Result<(Recorded, impl Fn(u32) -> Facts + Send + use<>), Error> {
+    let process = read(&running.file)?;
     check(&process, running)?;
     let recorded = Recorded {
         all: process.knows_all_blocks(),
         python: process.completeness.python_objects == Some(PythonObjects::Blocks),
     };
-    let facts = facts(&process);
-    let pid = Pid::from_raw(i32::try_from(running.pid).unwrap_or(i32::MAX));
-    let work = move |picture: &_| retained(pid, picture, recorded, facts);
-    let Taken { result, pause } = picture::take(pid, waiting, work).map_err(Error::library)?;
-    let stopped_ns = u64::try_from(pause.total.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Searched { retained: result, stopped_ns, tables })
+    Ok((recorded, facts(&process)))
 }
 
 /// Reads the current tables of a profile.
 ///
 /// Errors: it cannot be read.
-pub fn read(tables: &mut LiveTables) -> Result<Process, Error> {
-    tables.read(&mut |_, _| {}).map_err(Error::library)
+pub fn read(profile: &Path) -> Result<Process, Error> {
+    LiveTables::new(profile).read(&mut |_, _| {}).map_err(Error::library)
 }
 
 /// Checks whether all live blocks are known.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use heaptide_analysis::model::Process;
 use heaptide_analysis::model::retained::Retained;
-use heaptide_analysis::recording::live_tables::LiveTables;
 use heaptide_analysis::recording::retained::{self, AtEnd};
 use heaptide_analysis::recording::running::{self, Running};
 use heaptide_command::error::Error;
@@ -66,8 +65,8 @@ type Found = (PathBuf, Process, Retained, Moment);
 /// Searches the running process that the options refer to.
 fn now(options: &RetainOptions) -> Result<Found, Stop> {
     let running = one(options)?;
-    let Searched { retained, stopped_ns, mut tables } = search::search(&running, None)?;
-    let process = search::read(&mut tables)?; // again, because sites may be newer
+    let Searched { retained, stopped_ns } = search::search(&running, None)?;
+    let process = search::read(&running.file)?; // after the search, which can have newer sites
     Ok((running.file, process, retained, Moment::Running { stopped_ns }))
 }
 
@@ -94,7 +93,7 @@ fn at_end(options: &RetainOptions) -> Result<Option<Found>, Stop> {
     let kept = at_end.result.map_err(|why| {
         Error::new(format!("{}: its memory was not searched: {why}", file.display()))
     })?;
-    let process = search::read(&mut LiveTables::new(&file))?;
+    let process = search::read(&file)?;
     let (time_ns, before_python_ended) = (at_end.time_ns, at_end.before_python_ended);
     Ok(Some((file, process, kept, Moment::End { time_ns, before_python_ended, others })))
 }

@@ -364,7 +364,7 @@ cycles()
         return skip("python3");
     }
     for python in pythons {
-        let (_, recording) =
+        let (place, recording) =
             searched("retained-python-end", &[python.to_str().expect("a path"), "-c", SCRIPT]);
         let answer = at_exit(&recording, None);
         assert_eq!(answer["moment"], "python_ends");
@@ -373,6 +373,9 @@ cycles()
         });
         let blocks: i128 = rows.map(|row| number(row, "blocks")).sum();
         assert!(blocks >= 980, "{}: {blocks} blocks", python.display());
+        let page = run(heaptide().arg("retain").arg(&recording), &place).stdout;
+        let sentence = " Python objects are kept only by reference cycles, most by `cycles` (";
+        assert!(page.contains(sentence), "{page}");
     }
 }
 

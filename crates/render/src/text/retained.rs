@@ -121,6 +121,13 @@ impl Page<'_> {
             let (size, blocks) = (out.bytes(all.bytes), counted(all.blocks, "block"));
             writeln!(out, "{size} in {blocks} are lost, most by {}.", self.named(*frame))?;
         }
+        let cycles = self.of_state(State::OnlyByCollector);
+        if let Some((frame, _)) = cycles.first() {
+            let all = self.retained.states[State::OnlyByCollector as usize];
+            let (size, objects) = (out.bytes(all.bytes), counted(all.blocks, "Python object"));
+            let by = self.named(*frame);
+            writeln!(out, "{size} in {objects} are kept only by reference cycles, most by {by}.")?;
+        }
         writeln!(out)
     }
 
