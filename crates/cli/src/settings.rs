@@ -161,6 +161,11 @@ impl<'a> Settings<'a> {
         if self.without_interception {
             environment.set(Setting::Intercept.variable(), OsStr::new(OFF));
         }
+        // An outer command does not search what this one records.
+        let retain = Setting::Retain.variable();
+        if !self.options.retain && environment.get(retain).is_some() {
+            environment.set(retain, OsStr::new(""));
+        }
         // This command writes the reports after the end of the program, instead of the program.
         let report = Setting::Report.variable();
         if environment.get(report).is_some() {
@@ -197,6 +202,9 @@ fn check(options: &RunOptions, mode: Mode) -> Result<(), Error> {
         return Err(Error::new(
             "--stacks-from and --stacks-below require --mode stacks, trace or sampled",
         ));
+    }
+    if options.retain && matches!(mode, Mode::Counters | Mode::Sampled(_)) {
+        return Err(Error::new("--retain requires --mode stacks, scopes or trace"));
     }
     if mode == Mode::Counters && options.by_size {
         return Err(Error::new("--by-size requires --mode stacks, scopes, trace or sampled"));

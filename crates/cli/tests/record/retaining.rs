@@ -394,3 +394,25 @@ fn a_killed_program_was_not_searched() {
         assert!(last.contains(expected), "{}", outcome.stderr);
     }
 }
+
+/// Programs of an inner command without the option would wait in vain.
+#[test]
+fn an_inner_command_without_the_option_does_not_search() {
+    let place = scratch("retained-inner");
+    let inner = heaptide();
+    let mut command = recorded(&place.join("a.heaptide"), &["--retain"]);
+    command.arg(inner.get_program()).args(["run", "-q", "-o", "b.heaptide"]);
+    let outcome = run(command.args(["sh", "-c", "echo \"[$HEAPTIDE_RETAIN]\""]), &place);
+    assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "[]\n", ""));
+}
+
+#[test]
+fn modes_without_all_blocks_are_refused() {
+    for mode in ["counters", "sampled"] {
+        let place = scratch(&format!("retained-mode-{mode}"));
+        let mut command = recorded(&place.join("a.heaptide"), &["--retain", "--mode", mode]);
+        let outcome = run(command.arg("true"), &place);
+        let expected = "heaptide: --retain requires --mode stacks, scopes or trace\n";
+        assert_eq!((outcome.status, &*outcome.stderr), (2, expected));
+    }
+}

@@ -8,7 +8,7 @@ use crate::sys::wiped::Wiped;
 use crate::sys::{clock, confined, kernel};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use heaptide_format::shared::Word;
+use heaptide_format::shared::{FileHeader, Word};
 use heaptide_format::{SEARCH_AWAITED, SEARCH_PATIENCE_NS};
 
 /// The time between two looks at the header.
@@ -34,7 +34,12 @@ pub fn wait() {
         return;
     }
     let header = store().header();
-    kernel::allow_tracing();
+    kernel::allow_tracing(true);
+    wait_for_command(header);
+    kernel::allow_tracing(false);
+}
+
+fn wait_for_command(header: &FileHeader) {
     header.search_thread.set(kernel::gettid());
     let (mut beats, mut seen_ns) = (header.search_beats.load(Relaxed), clock::system_ns());
     header.search.store(SEARCH_AWAITED, Release);
@@ -44,8 +49,7 @@ pub fn wait() {
         if now != beats {
             (beats, seen_ns) = (now, now_ns);
         } else if now_ns.wrapping_sub(seen_ns) > SEARCH_PATIENCE_NS {
-            header.search.store(0, Release);
-            return;
+            return header.search.store(0, Release);
         }
     }
 }

@@ -170,7 +170,7 @@ pub fn keep_apart() {
 /// Acquires a lane for the calling thread; null if there is none.
 fn acquire(p: &Store, sp: u64) -> *mut LaneState {
     let lane = {
-        let Some(mut records) = lanes().records.acquire() else {
+        let Some(mut records) = lanes().records.acquire_patiently() else {
             p.lost(Loss::NoLane);
             return core::ptr::null_mut();
         };

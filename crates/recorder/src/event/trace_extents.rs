@@ -5,7 +5,7 @@
 //! contents, or the limit is reached, the trace ends and all other recording continues.
 
 use crate::store::ids::{NodeId, ScopeId};
-use crate::store::profile::{self, NoExtent};
+use crate::store::profile;
 use crate::store::shared::{Store, store};
 use crate::sys::arch;
 use crate::sys::clock;
@@ -25,8 +25,6 @@ use heaptide_trace::{Encoder, LONGEST, Record};
 const FIRST: u64 = 16 << 10;
 /// Maximum number of full extents that are written again after they were moved.
 const WAITING: usize = 4096;
-/// How often a lane waits for the lock that is needed to grow the file.
-const PATIENCE: usize = 32;
 /// With more full extents than this, the command that moves them is behind.
 const BEHIND: usize = 16;
 /// Number of records between two comparisons of ticks and time, in the long run.
@@ -308,18 +306,13 @@ fn new_extent(p: &Store, writer: &Writer, lane: u32) -> Option<&'static ExtentHe
     extent
 }
 
-/// Returns a new extent at the end of the file. Since a trace that has ended cannot continue, this
-/// waits longer for the lock than other code.
+/// Returns a new extent at the end of the file.
 fn grown(p: &Store, lane: u32, length: u64) -> Option<&'static ExtentHeader> {
-    for _ in 0..PATIENCE {
-        match profile::try_extent(p, Kind::Events, lane, length) {
-            Ok(extent) => return Some(extent),
-            Err(NoExtent::Room | NoExtent::Limit) => break,
-            Err(NoExtent::Turn) => {}
-        }
+    let extent = profile::try_extent(p, Kind::Events, lane, length);
+    if extent.is_err() {
+        p.lost(Loss::NoSpace);
     }
-    p.lost(Loss::NoSpace);
-    None
+    extent.ok()
 }
 
 /// Notes that there is no room for further events.

@@ -101,7 +101,7 @@ impl Modules {
         if !confined::may_call() {
             return Code::Nothing;
         }
-        let Some(mut records) = self.records.acquire() else {
+        let Some(mut records) = self.records.acquire_patiently() else {
             return Code::Nothing;
         };
         // Another thread may have added it in the meantime.
@@ -126,7 +126,7 @@ impl Modules {
     pub fn step_in_file(&self, index: u16, pc: u64, buffer: &mut [u8]) -> Option<Step> {
         let module = self.all().get(usize::from(index).checked_sub(1)?)?;
         if module.file_tables_state.load(Acquire) == UNREAD && confined::may_call() {
-            let _held = self.records.acquire()?;
+            let _held = self.records.acquire_patiently()?;
             if module.file_tables_state.load(Relaxed) == UNREAD {
                 module.read_file_tables(&self.file_tables, buffer);
             }
@@ -142,7 +142,7 @@ impl Modules {
     /// Adds all modules that are loaded now.
     pub fn list_all(&self, p: &Store) {
         let mut buffer = [0u8; 16 << 10];
-        if let Some(mut records) = self.records.acquire() {
+        if let Some(mut records) = self.records.acquire_patiently() {
             self.scan(p, &mut records, 0, &mut buffer);
         }
     }
@@ -367,7 +367,7 @@ impl Modules {
 
     /// Forgets modules that are no longer mapped. Called after dlclose.
     pub fn drop_unmapped(&self, p: &Store, buffer: &mut [u8]) {
-        let Some(_held) = self.records.acquire() else {
+        let Some(_held) = self.records.acquire_patiently() else {
             return;
         };
         const KEPT: u32 = 2;

@@ -236,7 +236,7 @@ impl Known {
 #[cold]
 #[inline(never)]
 fn store_new(hash: u64, attribute: &[u8], value: Value<'_>) -> u32 {
-    let Some(_held) = NAMES.get().records.acquire() else {
+    let Some(_held) = NAMES.get().records.acquire_patiently() else {
         return 0;
     };
     match find(hash, attribute, value) {
@@ -336,7 +336,7 @@ fn id_made(name: u32) -> NameId {
     if name == 0 || name > LIST.count.load(Acquire) || !store().has_profile() {
         return NameId::NONE;
     }
-    let Some(mut records) = NAMES.get().records.acquire() else {
+    let Some(mut records) = NAMES.get().records.acquire_patiently() else {
         return NameId::NONE;
     };
     let Some(ids) = ids() else {

@@ -287,7 +287,7 @@ pub fn string(text: &[u8]) -> StringId {
     // One byte more, so that a zero always follows.
     let bytes = size_of::<StringHeader>() + text.len() + 1;
     let bytes = bytes.next_multiple_of(STRING_GRANULE as usize);
-    let Some(mut cursor) = STRINGS.get().acquire() else {
+    let Some(mut cursor) = STRINGS.get().acquire_patiently() else {
         return StringId::NONE;
     };
     let room = cursor.take(Kind::Strings, 0, bytes);
@@ -338,7 +338,7 @@ pub fn try_extent(
     if limit::holds_back(p, kind, length) {
         return Err(NoExtent::Limit);
     }
-    let _held = p.growth.acquire().ok_or(NoExtent::Turn)?;
+    let _held = p.growth.acquire_patiently().ok_or(NoExtent::Turn)?;
     let header = p.header();
     let start = header.file_end.get(); // changes under the lock only
     let end = start + length;

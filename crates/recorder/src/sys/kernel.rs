@@ -512,13 +512,14 @@ pub fn wait_for_change(word: &AtomicU32, value: u32, ns: u64) {
     let _ = unsafe { call(FUTEX, [at, FUTEX_WAIT, value as usize, time, 0, 0]) };
 }
 
-/// Lets any process of the user trace this one, where only ancestors may (Yama). If that is not
-/// so, nothing happens.
-pub fn allow_tracing() {
+/// Lets any process of the user trace this one, or again only ancestors, where that is the rule
+/// (Yama). Elsewhere nothing happens.
+pub fn allow_tracing(by_any: bool) {
     const PR_SET_PTRACER: usize = 0x5961_6d61;
     const PR_SET_PTRACER_ANY: usize = usize::MAX;
+    let by = if by_any { PR_SET_PTRACER_ANY } else { 0 };
     // SAFETY: takes integers.
-    let _ = unsafe { call(PRCTL, [PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0, 0]) };
+    let _ = unsafe { call(PRCTL, [PR_SET_PTRACER, by, 0, 0, 0, 0]) };
 }
 
 pub fn sched_yield() {

@@ -44,6 +44,11 @@ pub struct Held<'a, T> {
 /// are busy.
 const TURNS: u32 = 1_000_000;
 
+/// The same between two pauses of a patient wait, the number of pauses, and their length.
+const TURNS_BETWEEN: u32 = 1024;
+const PAUSES: u32 = 5000;
+const PAUSE_NS: u64 = 1_000_000;
+
 impl<T> Locked<T> {
     /// Tries once, without waiting: for a signal handler, which may have interrupted the holder.
     pub fn try_acquire(&self) -> Option<Held<'_, T>> {
@@ -61,18 +66,42 @@ impl<T> Locked<T> {
         self.acquire_within(TURNS, Signals::Arrive)
     }
 
+    /// Waits for a lock whose holder may wait for a disk; none if that takes more than some
+    /// seconds. On an idle machine, [`Locked::acquire`] gives up after some hundredths of a second.
+    pub fn acquire_patiently(&self) -> Option<Held<'_, T>> {
+        let signals = Signals::block();
+        for _ in 0..PAUSES {
+            if self.take_within(TURNS_BETWEEN) {
+                return Some(Held { lock: self, signals });
+            }
+            if !confined::may_call() {
+                break;
+            }
+            kernel::wait_for_change(&self.taken, 1, PAUSE_NS);
+        }
+        self.acquire_within(TURNS, signals)
+    }
+
     fn acquire_within(&self, turns: u32, signals: Signals) -> Option<Held<'_, T>> {
+        if self.take_within(turns) {
+            return Some(Held { lock: self, signals });
+        }
+        signals.restore();
+        None
+    }
+
+    /// Takes the lock if it is free within some turns.
+    fn take_within(&self, turns: u32) -> bool {
         for turn in 0..turns {
             if self.taken.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-                return Some(Held { lock: self, signals });
+                return true;
             }
             if turn % 64 == 63 {
                 kernel::sched_yield();
             }
             core::hint::spin_loop();
         }
-        signals.restore();
-        None
+        false
     }
 }
 
@@ -180,6 +209,24 @@ mod tests {
         assert!(are_blocked());
         drop(held);
         assert!(!are_blocked());
+    }
+
+    /// The holder sleeps like one that waits for a disk. Without pauses, a thread on an idle
+    /// machine gives up sooner.
+    #[test]
+    #[cfg_attr(miri, ignore = "there are no system calls")]
+    fn a_patient_thread_gets_the_lock_of_a_slow_one() {
+        let (lock, is_held) = (locked(1), std::sync::Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = lock.acquire().expect("it is free");
+                is_held.wait();
+                thread::sleep(std::time::Duration::from_millis(300));
+                drop(held);
+            });
+            is_held.wait();
+            assert!(lock.acquire_patiently().is_some());
+        });
     }
 
     #[test]
