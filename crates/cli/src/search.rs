@@ -61,7 +61,7 @@ pub fn search(running: &Running, waiting: Option<u32>) -> Result<Searched, Error
 ///
 /// Errors: it cannot be read, or does not contain all blocks.
 fn known(running: &Running) -> Result<(Recorded, impl Fn(u32) -> Facts + Send + use<>), Error> {
-    let process = read(&running.file)?;
+    let process = tables(LiveTables::new(&running.file).without_names())?;
     check(&process, running)?;
     let recorded = Recorded {
         all: process.knows_all_blocks(),
@@ -70,11 +70,15 @@ fn known(running: &Running) -> Result<(Recorded, impl Fn(u32) -> Facts + Send + 
     Ok((recorded, facts(&process)))
 }
 
-/// Reads the current tables of a profile.
+/// Reads the current tables of a profile, with names.
 ///
 /// Errors: it cannot be read.
 pub fn read(profile: &Path) -> Result<Process, Error> {
-    LiveTables::new(profile).read(&mut |_, _| {}).map_err(Error::library)
+    tables(LiveTables::new(profile))
+}
+
+fn tables(mut reader: LiveTables) -> Result<Process, Error> {
+    reader.read(&mut |_, _| {}).map_err(Error::library)
 }
 
 /// Checks whether all live blocks are known.

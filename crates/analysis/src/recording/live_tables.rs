@@ -18,6 +18,8 @@ pub struct LiveTables {
     profile: PathBuf,
     /// Whether every site has a row and counters start at the start of the program.
     is_followed: bool,
+    /// Whether names of addresses are looked up.
+    has_names: bool,
     /// Names that were looked up; `None` before the first reading.
     symbols: Option<Symbols>,
 }
@@ -26,13 +28,28 @@ impl LiveTables {
     /// Returns a reader of the image with this profile that can follow its counters: they start at
     /// the start of the program, and the tables have [`crate::model::TimeTables::site_rows`].
     pub fn new(profile: &Path) -> LiveTables {
-        LiveTables { profile: profile.to_owned(), is_followed: true, symbols: None }
+        LiveTables {
+            profile: profile.to_owned(),
+            is_followed: true,
+            has_names: true,
+            symbols: None,
+        }
     }
 
     /// Returns a reader whose tables are those of [`crate::model::Recording::open`]: counters start
     /// at the last reset.
     pub fn as_opened(profile: &Path) -> LiveTables {
-        LiveTables { profile: profile.to_owned(), is_followed: false, symbols: None }
+        LiveTables {
+            profile: profile.to_owned(),
+            is_followed: false,
+            has_names: true,
+            symbols: None,
+        }
+    }
+
+    /// Returns a reader that looks up no names, which takes most of the time.
+    pub fn without_names(self) -> LiveTables {
+        LiveTables { has_names: false, ..self }
     }
 
     /// Reads the current tables. `progress` receives the number of addresses looked up and of all
@@ -53,9 +70,12 @@ impl LiveTables {
         }
         let sources = &Sources::default();
         let engine = &Blazesym;
-        let changed = parts.look_up(&Lookup { engine, sources, again: false }, progress);
-        if !parts.sealed {
-            parts.look_up_jit(sources);
+        let mut changed = Vec::new();
+        if self.has_names {
+            changed = parts.look_up(&Lookup { engine, sources, again: false }, progress);
+            if !parts.sealed {
+                parts.look_up_jit(sources);
+            }
         }
         let ending = parts.endings(&changed).pop();
         let profile = parts.profiles.pop().map(|(_, profile)| profile);
