@@ -93,6 +93,15 @@ impl Awaiting {
     }
 }
 
+impl Drop for Awaiting {
+    /// Lets all processes end without a search.
+    fn drop(&mut self) {
+        for image in &self.images {
+            let _ = image.control.store(offset_of!(FileHeader, search), SEARCH_DONE);
+        }
+    }
+}
+
 impl Waiting<'_> {
     /// Shows the process that a command is there.
     ///

@@ -401,7 +401,7 @@ fn an_inner_command_without_the_option_does_not_search() {
     let place = scratch("retained-inner");
     let inner = heaptide();
     let mut command = recorded(&place.join("a.heaptide"), &["--retain"]);
-    command.arg(inner.get_program()).args(["run", "-q", "-o", "b.heaptide"]);
+    command.arg(inner.get_program()).args(["run", "-q", "-o"]).arg(place.join("b.heaptide"));
     let outcome = run(command.args(["sh", "-c", "echo \"[$HEAPTIDE_RETAIN]\""]), &place);
     assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "[]\n", ""));
 }

@@ -42,8 +42,9 @@ pub fn wait() {
 fn wait_for_command(header: &FileHeader) {
     header.search_thread.set(kernel::gettid());
     let (mut beats, mut seen_ns) = (header.search_beats.load(Relaxed), clock::system_ns());
-    header.search.store(SEARCH_AWAITED, Release);
-    while header.search.load(Acquire) == SEARCH_AWAITED {
+    // A command that ends before the program has stored that it does not search.
+    let begun = header.search.compare_exchange(0, SEARCH_AWAITED, AcqRel, Relaxed);
+    while begun.is_ok() && header.search.load(Acquire) == SEARCH_AWAITED {
         kernel::wait_for_change(&header.search, SEARCH_AWAITED, INTERVAL_NS);
         let (now, now_ns) = (header.search_beats.load(Relaxed), clock::system_ns());
         if now != beats {
