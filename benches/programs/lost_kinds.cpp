@@ -147,14 +147,16 @@ static void *waits_with_key(void *)
     return nullptr;
 }
 static void key_of_thread() { start(waits_with_key); }                                // none
-static void mapping()                                                                 // none
+static void keep_in_mapping(int kind)
 {
     int rights = PROT_READ | PROT_WRITE;
-    void **table = (void **)mmap(nullptr, 4096, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void **table = (void **)mmap(nullptr, 4096, rights, kind | MAP_ANONYMOUS, -1, 0);
     one = table;
     for (int i = 0; i < COUNT; i++)
         table[i] = block();
 }
+static void mapping() { keep_in_mapping(MAP_PRIVATE); }                               // none
+static void shared_memory() { keep_in_mapping(MAP_SHARED); }                          // none
 static void mapping_without_pointer()                                                 // none
 {
     mapping();
@@ -263,15 +265,6 @@ static void coroutine_in_mapping()                                              
     coroutine_on(mmap(nullptr, 64 << 10, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 64 << 10);
 }
 static void environment() { setenv("KEPT", "value", 1), putenv(strdup("ALSO=kept")); } // none
-static void shared_memory()                                                           // none
-{
-    int rights = PROT_READ | PROT_WRITE;
-    void **table = (void **)mmap(nullptr, 4096, rights, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    one = table;
-    for (int i = 0; i < COUNT; i++)
-        table[i] = block();
-}
-
 static const struct {
     const char *name;
     void (*make)();

@@ -107,6 +107,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "output_name",
             "place",
             "joining",
+            "helper",
             "guardian",
             "search",
             "finish",

@@ -20,7 +20,7 @@ use crate::memory::{Mapping, Memory};
 use crate::process::Process;
 use crate::ptrace::{self, Event};
 use crate::session::{Pause, apart};
-use crate::threads::{Stopped, stop_others, threads};
+use crate::threads::{Stopped, number_inside, stop_others, threads};
 
 /// Attempts to find all threads outside of the recorder and the allocator.
 const ATTEMPTS: usize = 50;
@@ -259,7 +259,7 @@ fn stop_outside(
         let start = Instant::now();
         let stopped = stop_others(process.pid, &[]).map_err(refused)?;
         let is_inside = |thread: &&Stopped| {
-            if waiting.is_some_and(|waiting| number_inside(process.pid, thread.tid) == waiting) {
+            if waiting.is_some() && number_inside(thread.tid) == waiting {
                 return false;
             }
             let frames = thread.frames(&process.memory, &process.modules);
@@ -274,14 +274,6 @@ fn stop_outside(
         pause.add(start.elapsed());
         thread::sleep(BETWEEN);
     }
-}
-
-/// Returns the number of a thread in the innermost pid namespace that it is in; 0 if it has ended.
-fn number_inside(pid: Pid, tid: Pid) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-    let status = status.unwrap_or_default();
-    let numbers = field(&status, "NSpid").unwrap_or_default();
-    numbers.split_whitespace().next_back().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Reads all that a copy does not have: registers, mappings, and the tables of the recorder, which

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::error::field;
 use crate::frames::{Frame, frames};
 use crate::machine::{self, Registers};
 use crate::memory::Memory;
@@ -41,6 +42,13 @@ pub fn threads(pid: Pid) -> io::Result<Vec<Pid>> {
         }
     }
     Ok(threads)
+}
+
+/// Returns the number of a process or thread that it sees itself, which is another one in a
+/// container; `None` if it has ended.
+pub fn number_inside(id: Pid) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    field(&status, "NSpid")?.split_whitespace().next_back()?.parse().ok()
 }
 
 impl Stopped {

@@ -12,6 +12,7 @@ mod ending;
 mod finish;
 mod guardian;
 mod help;
+mod helper;
 mod joining;
 mod launch;
 mod library;

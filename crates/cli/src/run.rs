@@ -23,13 +23,14 @@ use heaptide_supervise::start::{Held, Program};
 use heaptide_supervise::supervisor::Supervisor;
 
 use crate::finish::{End, Own, finish, withdraw};
+use crate::helper::Helper;
 use crate::joining::{Entered, Seat, enter};
 use crate::launch::Launch;
 use crate::options::{Mode, RunOptions};
 use crate::output_name::{Names, expand};
 use crate::place::Recorded;
 use crate::reports::{Check, Reports};
-use crate::search::Searcher;
+use crate::search::search_at_end;
 use crate::settings::{self, Settings};
 
 /// Runs and records the program; the result is its exit status, or 128 + n for signal n. `check`
@@ -143,7 +144,7 @@ pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option
 struct Started {
     supervisor: Supervisor,
     /// Searches processes that end, if requested.
-    searcher: Option<Searcher>,
+    searcher: Option<Helper>,
     recorded: Recorded,
     own: Own,
 }
@@ -193,7 +194,7 @@ fn start(
         return Err(refused(error));
     }
     let recorded = seat.keep();
-    let searcher = options.retain.then(|| Searcher::start(recorded.path()));
+    let searcher = options.retain.then(|| search_at_end(recorded.path()));
     let searcher = searcher.and_then(|started| {
         let failed = |error| message(format_args!("cannot search processes that end: {error}"));
         started.map_err(failed).ok()

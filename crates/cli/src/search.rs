@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -20,12 +20,11 @@ use heaptide_control::{Awaiting, Waiting};
 use heaptide_render::shared::quantity::{bytes, counted};
 use heaptide_retain::{Facts, Recorded, retained};
 use heaptide_supervise::exec;
-use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{Pid, pipe2, setpgid};
+use nix::unistd::Pid;
 
-/// The name of the helper in `ps`.
-const NAME: &std::ffi::CStr = c"retain";
+use crate::helper::Helper;
+
 /// Time between two looks for processes that wait, in milliseconds.
 const LOOK_MS: u8 = 5;
 /// Time between two signs of life.
@@ -130,40 +129,18 @@ pub fn summary(recording: &Path, shown: &Path) -> String {
     }
 }
 
-/// A helper process that searches each process of a recording when it ends. It is a process,
-/// because the supervisor waits for all of its own children and tracees. It ends when this is
-/// dropped, or with the command.
-pub struct Searcher {
-    pid: Pid,
-    /// The write end of the pipe. The kernel closes it if the command dies.
-    alive: Option<OwnedFd>,
-}
-
-impl Searcher {
-    /// Starts the helper. No other thread may be running.
-    ///
-    /// Errors: the pipe or the process cannot be created.
-    pub fn start(recording: &Path) -> io::Result<Searcher> {
-        let (end, alive) = pipe2(OFlag::O_CLOEXEC)?;
-        let pid = exec::fork_helper(&[end.as_fd()], || {
-            exec::rename(NAME, 0);
-            let _ = exec::block_signals();
-            let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-            exec::lift_limits();
-            let place = recording.to_owned();
-            let _ = thread::Builder::new().spawn(|| beat(place));
-            search_all(recording, end.as_fd());
-            0
-        })?;
-        Ok(Searcher { pid, alive: Some(alive) })
-    }
-}
-
-impl Drop for Searcher {
-    fn drop(&mut self) {
-        self.alive = None;
-        let _ = exec::wait_for(self.pid);
-    }
+/// Starts a helper process that searches each process of a recording when it ends. It is a process,
+/// because the supervisor waits for all of its own children and tracees.
+///
+/// Errors: those of [`Helper::start`].
+pub fn search_at_end(recording: &Path) -> io::Result<Helper> {
+    Helper::start(c"retain", |end| {
+        exec::lift_limits();
+        let place = recording.to_owned();
+        let _ = thread::Builder::new().spawn(|| beat(place));
+        search_all(recording, end);
+        0
+    })
 }
 
 /// Shows processes that wait that the command is there, until the helper ends.

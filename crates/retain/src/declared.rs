@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 
-use gimli::{AttributeValue, DwAt, EndianSlice, Operation, RunTimeEndian, Section, SectionId};
+use gimli::{AttributeValue, DwAt, EndianSlice, Operation, RunTimeEndian, SectionId};
 use gimli::{DW_AT_abstract_origin, DW_AT_decl_file, DW_AT_decl_line, DW_AT_location};
 use gimli::{DW_AT_specification, DW_TAG_variable};
 use heaptide_analysis::model::retained::Declared;
@@ -13,7 +13,7 @@ use object::read::elf::{FileHeader, SectionHeader};
 use object::{Endianness, ReadCache};
 
 /// Debug information of more bytes is not searched.
-const BYTES_MAX: usize = 256 << 20;
+const BYTES_MAX: u64 = 256 << 20;
 /// References that are followed from one entry to another.
 const REFERENCES_MAX: u32 = 4;
 
@@ -39,6 +39,10 @@ fn find<'a>(
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, data).ok()?;
+    let information = sections.section_by_name(endian, SectionId::DebugInfo.name().as_bytes());
+    if information.is_none_or(|(_, section)| section.sh_size(endian) > BYTES_MAX) {
+        return None;
+    }
     let order = match endian {
         Endianness::Little => RunTimeEndian::Little,
         Endianness::Big => RunTimeEndian::Big,
@@ -51,9 +55,6 @@ fn find<'a>(
         Ok(EndianSlice::new(bytes.unwrap_or_default(), order))
     };
     let dwarf = gimli::Dwarf::load(of_section).ok()?;
-    if dwarf.debug_info.reader().len() > BYTES_MAX {
-        return None;
-    }
     let mut units = dwarf.units();
     while let Some(header) = units.next().ok()? {
         let unit = dwarf.unit(header).ok()?;

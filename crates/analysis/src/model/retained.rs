@@ -19,6 +19,12 @@ impl Kept {
         self.blocks += 1;
         self.bytes += bytes;
     }
+
+    /// Adds other blocks.
+    pub fn plus(&mut self, other: Kept) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+    }
 }
 
 /// The blocks of a site in one state.
@@ -218,16 +224,8 @@ pub struct Root {
 /// A line of a source file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Declared {
-    /// The path of the file, as the compiler stored it, without its directory.
+    /// The name of the file, as the compiler stored it.
     pub file: String,
     /// The line.
     pub line: u32,
-}
-
-impl Kept {
-    /// Adds other blocks.
-    pub fn plus(&mut self, other: Kept) {
-        self.blocks += other.blocks;
-        self.bytes += other.bytes;
-    }
 }

@@ -13,7 +13,7 @@ use heaptide_analysis::quantity::duration;
 use heaptide_analysis::recording::metadata::{self, Metadata};
 use heaptide_analysis::recording::running;
 use heaptide_analysis::trace::KeepTrace;
-use heaptide_attach::{Detached, Pause, Request, attach as begin, detach as end};
+use heaptide_attach::{Detached, Pause, Request, attach as begin, detach as end, number_inside};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::Outcome;
@@ -360,12 +360,9 @@ fn executed(pid: i32) -> Option<PathBuf> {
     (of(&seen)? == of(Path::new("exe"))?).then(|| path.to_owned())
 }
 
-/// Returns the process id that a process sees, which is another one in a container.
+/// Returns the process id that a process sees.
 fn own_pid(pid: i32) -> u32 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let own = numbers.and_then(|numbers| numbers.split_whitespace().next_back()?.parse().ok());
-    own.unwrap_or(pid as u32)
+    number_inside(Pid::from_raw(pid)).unwrap_or(pid as u32)
 }
 
 /// Settings of the recorder: `NAME=VALUE` entries, each terminated by a zero byte.

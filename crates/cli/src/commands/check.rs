@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, FromArgMatches, ValueEnum};
 use heaptide_analysis::model::{Measure, Process};
-use heaptide_analysis::recording::Live;
+use heaptide_analysis::recording::{Live, NOT_SEARCHED};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_check::baseline::Baseline;
 use heaptide_check::formats::{github, json, junit, markdown, text};
@@ -374,6 +374,8 @@ fn wants_lost(rules: &[Rule]) -> bool {
 }
 
 /// Reads a process with its lost blocks as live ones; `None` if it was not searched at its end.
+///
+/// Errors: the recording cannot be read, or the search failed.
 fn lost(
     source: &Source,
     process: &Process,
@@ -385,8 +387,11 @@ fn lost(
     let (recording, _) = opened.map_err(unless_negative)?;
     let file = &process.identity.file;
     let is_it = |other: &Process| other.identity.file == *file;
-    let found = recording.processes.into_iter().find(is_it);
-    Ok(found.filter(|process| process.completeness.searched.is_some()))
+    let Some(process) = recording.processes.into_iter().find(is_it) else { return Ok(None) };
+    if let Some(why) = process.completeness.notes.iter().find(|n| n.starts_with(NOT_SEARCHED)) {
+        return Err(Error::new(format!("{}: {why}", file.display())).into());
+    }
+    Ok(Some(process).filter(|process| process.completeness.searched.is_some()))
 }
 
 fn unless_negative(stop: Stop) -> Stop {

@@ -11,7 +11,7 @@ use heaptide_command::progress::Progress;
 use heaptide_command::target;
 use heaptide_command::values;
 
-use crate::guardian::Guardian;
+use crate::guardian::guard;
 use crate::place::Place;
 
 /// `heaptide merge`.
@@ -40,7 +40,7 @@ pub fn merge(options: &MergeOptions) -> Outcome {
     let place = Place::new(&options.output, options.force)?;
     // Started before any other thread. If this fails and the merge is killed, its copies remain
     // until the next command for this path.
-    let _guardian = Guardian::start(place.path());
+    let _guardian = guard(place.path());
     let mut draft = place.draft(&Metadata { version: metadata::VERSION, ..Metadata::default() })?;
     let progress = Progress::start("copying profiles");
     let merged = merge_recordings(&recordings, draft.path(), &mut |doing, done, total| {

@@ -152,10 +152,8 @@ fn blocks_are_kept_or_lost_as_known() {
     waiting.end();
 }
 
-/// Python's garbage collector lists all objects that can be in a cycle. That keeps none of them.
-#[test]
-fn cycles_that_python_has_not_freed() {
-    const SCRIPT: &str = "
+/// Makes 500 cycles of objects, keeps 700 blocks, and waits for the end of its standard input.
+const CYCLES: &str = "
 import gc, sys
 class Node: pass
 def cycles():
@@ -169,34 +167,45 @@ cycles()
 kept = fill()
 print('ready', flush=True)
 sys.stdin.read()
-gc.enable()
 print('no child')
 ";
+
+/// Returns the number of blocks by a function in a state.
+fn of_function(answer: &Value, name: &str, state: &str) -> i128 {
+    let rows = list(answer, "sites").iter();
+    let rows = rows.filter(|row| row["owner"]["function"] == name && row["state"] == state);
+    rows.map(|row| number(row, "blocks")).sum()
+}
+
+/// Returns the process id in the name of a profile.
+fn pid(profile: &Path) -> u32 {
+    let name = profile.file_name().and_then(|name| name.to_str()).expect("a name");
+    name.split('-').next().and_then(|pid| pid.parse().ok()).expect("a process id")
+}
+
+/// Python's garbage collector lists all objects that can be in a cycle. That keeps none of them.
+#[test]
+fn cycles_that_python_has_not_freed() {
     let pythons = pythons();
     if pythons.is_empty() {
         return skip("python3");
     }
     for python in pythons {
         let python = python.to_str().expect("a path");
-        let waiting = Waiting::of("retained-python", &[], &[python, "-c", SCRIPT]);
+        let waiting = Waiting::of("retained-python", &[], &[python, "-c", CYCLES]);
         let answer = waiting.retain();
-        let of_function = |name: &str, state: &str| -> i128 {
-            let rows = list(&answer, "sites").iter();
-            let rows = rows.filter(|row| row["owner"]["function"] == name && row["state"] == state);
-            rows.map(|row| number(row, "blocks")).sum()
-        };
-        let cycles = of_function("cycles", "only_by_collector");
+        let cycles = of_function(&answer, "cycles", "only_by_collector");
         // An old word on a stack can keep the last ones.
         assert!(cycles >= 980, "{python}: {cycles} blocks of cycles");
         for state in ["only_by_collector", "lost", "lost_indirectly"] {
-            assert_eq!(of_function("fill", state), 0, "{python}: {state}");
+            assert_eq!(of_function(&answer, "fill", state), 0, "{python}: {state}");
         }
         waiting.end();
     }
 }
 
 /// Kills the command while it has a copy of the program; `None` if it ended before.
-fn killed_with_copy(waiting: &Waiting, pid: &str) -> Option<()> {
+fn killed_with_copy(waiting: &Waiting, pid: u32) -> Option<()> {
     let mut command = heaptide();
     command.arg("retain").arg(&waiting.recording).stdout(Stdio::null()).stderr(Stdio::null());
     let mut killed = command.spawn().expect("heaptide");
@@ -225,9 +234,7 @@ fn killed_with_copy(waiting: &Waiting, pid: &str) -> Option<()> {
 #[test]
 fn a_killed_command_leaves_no_second_program() {
     let mut waiting = Waiting::start("retained-killed", &[]);
-    let profiles = profiles(&waiting.recording);
-    let name = profiles[0].file_name().and_then(|name| name.to_str()).expect("a name");
-    let pid = name.split('-').next().expect("a process id");
+    let pid = pid(&profiles(&waiting.recording)[0]);
     while killed_with_copy(&waiting, pid).is_none() {}
     let input = waiting.child.stdin.as_mut().expect("its input");
     input.write_all(b"k").expect("it reads");
@@ -330,13 +337,10 @@ fn exit_handlers_children_and_launchers() {
             (552, &[("reachable", 1)]),
         ],
     );
-    let pid = |profile: &PathBuf| -> u32 {
-        let name = profile.file_name().and_then(|name| name.to_str()).expect("a name");
-        name.split('-').next().and_then(|pid| pid.parse().ok()).expect("a process id")
-    };
     let profiles = profiles(&recording);
     let has_result = |profile: &&PathBuf| profile.with_extension("retained").exists();
-    let searched: Vec<u32> = profiles.iter().filter(has_result).map(pid).collect();
+    let searched: Vec<u32> =
+        profiles.iter().filter(has_result).map(|profile| pid(profile)).collect();
     assert_eq!((searched.len(), profiles.len()), (2, 3), "the shell is not searched");
     let main = number(&answer, "pid") as u32;
     let child = searched.into_iter().find(|pid| *pid != main).expect("a child");
@@ -349,29 +353,16 @@ fn exit_handlers_children_and_launchers() {
 /// Before Python ends, which would free the cycles.
 #[test]
 fn a_python_program_is_searched_before_python_ends() {
-    const SCRIPT: &str = "
-import gc
-class Node: pass
-def cycles():
-    for _ in range(500):
-        a, b = Node(), Node()
-        a.other, b.other = b, a
-gc.disable()
-cycles()
-";
     let pythons = pythons();
     if pythons.is_empty() {
         return skip("python3");
     }
     for python in pythons {
         let (place, recording) =
-            searched("retained-python-end", &[python.to_str().expect("a path"), "-c", SCRIPT]);
+            searched("retained-python-end", &[python.to_str().expect("a path"), "-c", CYCLES]);
         let answer = at_exit(&recording, None);
         assert_eq!(answer["moment"], "python_ends");
-        let rows = list(&answer, "sites").iter().filter(|row| {
-            row["owner"]["function"] == "cycles" && row["state"] == "only_by_collector"
-        });
-        let blocks: i128 = rows.map(|row| number(row, "blocks")).sum();
+        let blocks = of_function(&answer, "cycles", "only_by_collector");
         assert!(blocks >= 980, "{}: {blocks} blocks", python.display());
         let page = run(heaptide().arg("retain").arg(&recording), &place).stdout;
         let sentence = " Python objects are kept only by reference cycles, most by `cycles` (";

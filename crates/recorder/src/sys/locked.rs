@@ -177,7 +177,7 @@ impl<T> Drop for Held<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
+    use std::{format, thread};
 
     fn locked(value: u64) -> Locked<u64> {
         Locked { taken: AtomicU32::new(0), value: UnsafeCell::new(value) }
@@ -211,21 +211,37 @@ mod tests {
         assert!(!are_blocked());
     }
 
-    /// The holder sleeps like one that waits for a disk. Without pauses, a thread on an idle
-    /// machine gives up sooner.
+    /// Returns how often a thread of this process has slept.
+    fn sleeps(tid: u32) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status"));
+        let status = status.expect("its status");
+        let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|number| number.trim().parse().ok()).expect("a number")
+    }
+
+    /// The holder takes long, like one that waits for a disk: until the other thread has slept.
+    /// One that only yields gives up.
     #[test]
     #[cfg_attr(miri, ignore = "there are no system calls")]
     fn a_patient_thread_gets_the_lock_of_a_slow_one() {
+        const SLEEPS: u64 = 3;
         let (lock, is_held) = (locked(1), std::sync::Barrier::new(2));
+        let gave_up = std::sync::atomic::AtomicBool::new(false);
+        let waiter = kernel::gettid();
         thread::scope(|scope| {
             scope.spawn(|| {
                 let held = lock.acquire().expect("it is free");
                 is_held.wait();
-                thread::sleep(std::time::Duration::from_millis(300));
+                let before = sleeps(waiter);
+                while sleeps(waiter) < before + SLEEPS && !gave_up.load(Relaxed) {
+                    thread::yield_now();
+                }
                 drop(held);
             });
             is_held.wait();
-            assert!(lock.acquire_patiently().is_some());
+            let got = lock.acquire_patiently().is_some();
+            gave_up.store(!got, Relaxed);
+            assert!(got);
         });
     }
 
