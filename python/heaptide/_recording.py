@@ -105,7 +105,8 @@ class Recording:
         - ``owner``: function that the allocation is attributed to; ``owner_file``, ``owner_line``:
           its source; ``type``: allocated type
         - ``module``, ``file``, ``line``: of the innermost function
-        - ``label``, ``kind``, ``class``, ``mem.alloc``: purpose and kind of the memory
+        - ``label``, ``kind``, ``class``, ``device``, ``mem.alloc``: purpose, kind and place of the
+          memory
         - ``lane``: name of the threads; ``path``: open scopes, outermost first
         - ``size``: request size in bytes, in recordings made with ``--by-size``
         - ``call``: function called (malloc, calloc, realloc, aligned, new or other), in recordings

@@ -95,7 +95,8 @@ fn offsets_of_heads() {
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs
         mapped_bytes mapped_peak_bytes mapped_peak_time_ns mapped_epoch accounts_off interceptions
         python python_minor labellings profile_limit profile_full_ns snapshots_removed sample_mean_bytes
-        search search_thread search_beats search_unused
+        search search_thread search_beats device_epoch device_bytes device_peak_bytes device_peak_time_ns
+        drivers drivers_unused
     );
     record!(UnrecordedProgram: count state length path);
     record!(Interception: address state length names);
@@ -236,6 +237,7 @@ fn numbers() {
         ("KEY_POOL_CHUNK", format::KEY_POOL_CHUNK.to_string()),
         ("KEY_SIZED", format::KEY_SIZED.to_string()),
         ("KEY_MAPPING", format::KEY_MAPPING.to_string()),
+        ("KEY_DEVICE", format::KEY_DEVICE.to_string()),
         ("KEY_CALL", format::KEY_CALL.to_string()),
         ("KEY_CALL_SHIFT", format::KEY_CALL_SHIFT.to_string()),
         ("SAMPLE_UNIT", format::SAMPLE_UNIT.to_string()),

@@ -111,9 +111,9 @@ pub struct Selection {
     /// memory, not its launchers]
     #[arg(long, value_name = "PID|all", help_heading = SELECTION)]
     pub process: Option<Which>,
-    /// Show heap blocks, mappings, both, or the heap with what the program itself maps [default:
-    /// program in reports and pictures, heap in formats for programs]
-    #[arg(long, value_name = "heap|mapped|all|program", value_parser = kind_parser(),
+    /// Show heap blocks, mappings, both, the heap with what the program itself maps, or memory of
+    /// devices [default: program in reports and pictures, heap in formats for programs]
+    #[arg(long, value_name = "heap|mapped|all|program|device", value_parser = kind_parser(),
         hide_possible_values = true, help_heading = SELECTION)]
     pub kind: Option<MemoryKind>,
     /// Keep only sites with a matching function (or module, file, scope, label, thread)

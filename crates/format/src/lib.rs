@@ -35,6 +35,7 @@ pub mod attachment;
 pub mod caliper;
 mod call;
 mod control;
+mod device;
 mod events;
 mod generated;
 pub mod launchers;
@@ -55,6 +56,7 @@ mod word;
 pub use accounts::*;
 pub use call::*;
 pub use control::*;
+pub use device::*;
 pub use events::*;
 pub use generated::*;
 pub use losses::*;
@@ -170,6 +172,14 @@ pub enum Kind {
     /// [`MappedChange`] records. A separate kind, so that readers that do not know them see the
     /// counters and samples of mappings.
     MappedChanges = 22,
+    /// [`Site`] records of device memory.
+    DeviceSites = 23,
+    /// [`Lane`] records that count the device memory of the lane with the same index.
+    DeviceLanes = 24,
+    /// [`Sample`] records of bytes of device memory.
+    DeviceTimeline = 25,
+    /// [`MappedChange`] records of device memory.
+    DeviceChanges = 26,
 }
 
 impl Kind {
@@ -199,6 +209,10 @@ impl Kind {
             20 => Kind::SampledSites,
             21 => Kind::Spans,
             22 => Kind::MappedChanges,
+            23 => Kind::DeviceSites,
+            24 => Kind::DeviceLanes,
+            25 => Kind::DeviceTimeline,
+            26 => Kind::DeviceChanges,
             _ => return None,
         })
     }
@@ -323,6 +337,8 @@ pub const KEY_POOL_CHUNK: u32 = 4;
 pub const KEY_SIZED: u32 = 8;
 /// A mapping: `size` is a packed [`MappingKey`]. Only for keys of [`Kind::MappedSites`].
 pub const KEY_MAPPING: u32 = 16;
+/// Device memory: `size` is a packed [`DeviceKey`]. Only for keys of [`Kind::DeviceSites`].
+pub const KEY_DEVICE: u32 = 256;
 
 /// A named event at a point in time.
 #[derive(Clone, Copy, Debug)]

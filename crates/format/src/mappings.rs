@@ -36,6 +36,11 @@ pub enum MappingCall {
     /// `mprotect`: memory that was reserved (`PROT_NONE`) became accessible, or
     /// was reserved again; flags and file are those of the previous mapping.
     Mprotect = 4,
+    /// Host memory that a device driver allocated and locked in memory, so that devices can access
+    /// it. Its range need not consist of whole pages.
+    Pinned = 5,
+    /// Memory that a device driver moves between host and devices. Likewise.
+    Managed = 6,
 }
 
 /// [`MappingKey::flags`]: changes are shared with other processes.

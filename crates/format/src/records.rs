@@ -239,8 +239,20 @@ pub struct FileHeader {
     /// Incremented by the command now and then while it searches. If it stays the same for
     /// [`crate::SEARCH_PATIENCE_NS`], the image continues.
     pub search_beats: u32,
+    /// The number of the current peak of device memory: the epoch of its sites.
+    pub device_epoch: u32,
+    /// Live bytes of device memory, of all devices.
+    pub device_bytes: u64,
+    /// Highest `device_bytes`. Exact, because device memory changes under one lock.
+    pub device_peak_bytes: u64,
+    /// Time of that peak, nanoseconds from the start.
+    pub device_peak_time_ns: u64,
+    /// A byte for the driver of each [`crate::DeviceApi`], in their order: 0 if none was loaded;
+    /// [`crate::INTERCEPTED`] if its functions are intercepted; larger: that plus a
+    /// [`crate::NotIntercepted`].
+    pub drivers: u32,
     /// 0.
-    pub search_unused: u32,
+    pub drivers_unused: u32,
 }
 
 /// An allocator of the program's own.

@@ -14,6 +14,8 @@
 //! depth:A                count: the maximum number of frames of A in a stack
 //! lane:A                 lanes of this name
 //! class:A                mappings of this class, with `_` for a space, in the sums of the report
+//! device:API/N           the memory of a device, or of all with the number N (`device:N`), in the
+//!                        sums of the report
 //! scope:A>B              the scope path of exactly these values, outermost first; also `entered`
 //! scope:                 no scope
 //! scope+:A>B             the same including all paths inside it
@@ -121,6 +123,17 @@ pub fn evaluate<'a>(report: &'a Value, selector: &str, measure: &str) -> i128 {
             let classes = mapped.flat_map(|mapped| list(mapped, "classes"));
             let name = argument.replace('_', " ");
             classes.filter(|c| c["class"] == *name).map(|c| number(c, measure)).sum()
+        }
+        "device" => {
+            let devices = processes.iter().filter_map(|p| p["device"].get("devices"));
+            let devices = devices.flat_map(|devices| devices.as_array().expect("a list"));
+            let is_it = |device: &&Value| {
+                let number = device["device"].as_u64().map(|number| number.to_string());
+                let number = number.unwrap_or_default();
+                let api = device["api"].as_str().expect("a name").replace(' ', "_");
+                argument == number || argument == format!("{api}/{number}")
+            };
+            devices.filter(is_it).map(|device| number(device, measure)).sum()
         }
         "scope" | "scope+" => {
             let path: Vec<&str> = argument.split('>').filter(|name| !name.is_empty()).collect();

@@ -316,6 +316,11 @@ impl<'a> Trial<'a> {
         trial
     }
 
+    /// Returns the output of its bare run.
+    pub fn stdout(&self) -> &str {
+        &self.bare.stdout
+    }
+
     fn start(&self, mut command: Command, place: &str) -> Outcome {
         let place = self.scratch.join(place);
         fs::create_dir_all(&place).expect("a working directory");

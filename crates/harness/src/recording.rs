@@ -80,7 +80,7 @@ pub fn counted(site: &Value, measure: &str) -> i128 {
     let value = number(site, measure);
     let moved = |name| if site[name].is_null() { 0 } else { number(site, name) };
     match (site["kind"].as_str(), measure) {
-        (Some("heap" | "pool_chunk" | "mapped"), _) => match measure {
+        (Some("heap" | "pool_chunk" | "mapped" | "device"), _) => match measure {
             "allocations" | "frees" => value - moved("moved_blocks"),
             "usable_bytes" | "freed_bytes" => value - moved("moved_usable_bytes"),
             "requested_bytes" => value - moved("moved_requested_bytes"),

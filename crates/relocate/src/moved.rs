@@ -21,8 +21,8 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Creates it without instructions.
-    pub(crate) fn new() -> Moved {
+    /// Returns one without instructions.
+    pub fn nothing() -> Moved {
         let code = [0; MOVED_BYTES_MAX];
         Moved { code, length: 0, patch_at: 0, pushes_return: false, undo: 0 }
     }

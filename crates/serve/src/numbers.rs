@@ -33,7 +33,7 @@ pub(crate) const COUNTERS: [Definition; 10] = [
 ];
 
 /// Gauges of a process, and whether they can be summed over processes.
-pub(crate) const GAUGES: [(Definition, bool); 10] = [
+pub(crate) const GAUGES: [(Definition, bool); 12] = [
     (
         Definition::gauge("heaptide_live_bytes", "bytes", "Usable bytes allocated and not freed."),
         true,
@@ -60,6 +60,15 @@ pub(crate) const GAUGES: [(Definition, bool); 10] = [
             "heaptide_mapped_peak_bytes",
             "bytes",
             "Highest mapped bytes since the start of the process.",
+        ),
+        false,
+    ),
+    (Definition::gauge("heaptide_device_bytes", "bytes", "Allocated memory of devices."), true),
+    (
+        Definition::gauge(
+            "heaptide_device_peak_bytes",
+            "bytes",
+            "Highest allocated memory of devices since the start of the process.",
         ),
         false,
     ),
@@ -144,6 +153,8 @@ impl Numbers {
                 Some(totals.peak_bytes),
                 Some(header.mapped_bytes),
                 Some(header.mapped_peak_bytes),
+                Some(header.device_bytes),
+                Some(header.device_peak_bytes),
                 resident,
                 sums.sample().map(|sample| sample.virtual_bytes),
                 Some(header.file_end),
@@ -155,9 +166,10 @@ impl Numbers {
 
     /// Returns the values after the end of a process: counters and peaks.
     pub(crate) fn after_end(&self) -> Numbers {
-        let [_, _, peak, _, mapped_peak, ..] = self.gauges;
-        let none = None;
-        let gauges = [none, none, peak, none, mapped_peak, none, none, none, none, Some(0)];
+        let [_, _, peak, _, mapped_peak, _, device_peak, ..] = self.gauges;
+        let mut gauges = [None; GAUGES.len()];
+        (gauges[2], gauges[4], gauges[6]) = (peak, mapped_peak, device_peak);
+        gauges[GAUGES.len() - 1] = Some(0);
         Numbers { counters: self.counters, gauges }
     }
 }

@@ -2,6 +2,8 @@
 
 use heaptide_format::PythonObjects;
 
+use super::device::DeviceApi;
+
 /// What the tables lack, and how exact the numbers are.
 #[derive(Clone, Debug, Default)]
 pub struct Completeness {
@@ -10,6 +12,9 @@ pub struct Completeness {
     /// The kinds of memory that the numbers cover, with their peaks, if mappings of the program
     /// were added to the heap.
     pub memory: Option<String>,
+    /// The interfaces of the device drivers that were loaded, and why functions of them were not
+    /// recorded, as part of a sentence; `None` if all were.
+    pub drivers: Vec<(DeviceApi, Option<&'static str>)>,
     /// Whether the program mapped memory for its own data that the numbers leave out.
     pub leaves_mappings: bool,
     /// Whether peak usage can be higher: mappings of the program had most at an unknown time.

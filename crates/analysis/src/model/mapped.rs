@@ -1,14 +1,15 @@
-//! The tables of a process's mappings, until a kind of memory is selected.
+//! The tables of a process's mappings, or of its device memory, until a kind of memory is selected.
 
 use std::sync::Arc;
 
 use super::tables::{Lane, Site, SizeClass};
 use super::time::Sample;
 
-/// The tables of a process's mappings. Lanes, scopes and stacks are those of the process.
+/// The tables of a process's mappings, or of its device memory. Lanes, scopes and stacks are those
+/// of the process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapped {
-    /// Sites of mappings; their kind is [`super::SiteKind::Mapped`].
+    /// Sites; their kind is [`super::SiteKind::Mapped`], or [`super::SiteKind::Device`].
     pub sites: Vec<Site>,
     /// The mapped file of each site, if it has a name.
     pub files: Vec<Option<Arc<str>>>,

@@ -29,21 +29,33 @@ pub enum MappingClass {
     Library,
     /// Memory shared between processes.
     Shared,
+    /// Host memory that a device driver locked in memory, so that devices can access it.
+    Pinned,
+    /// Memory that a device driver moves between host and devices.
+    Managed,
     /// Any other mapping.
     Other,
 }
 
 impl MappingClass {
     /// All classes, in the order of reports.
-    pub const ALL: [MappingClass; 7] = [
+    pub const ALL: [MappingClass; 9] = [
         MappingClass::Allocator,
         MappingClass::PythonArena,
         MappingClass::ThreadStack,
         MappingClass::File,
         MappingClass::Library,
         MappingClass::Shared,
+        MappingClass::Pinned,
+        MappingClass::Managed,
         MappingClass::Other,
     ];
+
+    /// Returns whether a program maps it for its own data.
+    pub const fn is_of_program(self) -> bool {
+        use MappingClass::{Managed, Other, Pinned, Shared};
+        matches!(self, Other | Shared | Pinned | Managed)
+    }
 
     /// Returns the name in reports, queries and JSON.
     pub const fn name(self) -> &'static str {
@@ -54,6 +66,8 @@ impl MappingClass {
             MappingClass::File => "file",
             MappingClass::Library => "library",
             MappingClass::Shared => "shared",
+            MappingClass::Pinned => "pinned",
+            MappingClass::Managed => "managed",
             MappingClass::Other => "other",
         }
     }

@@ -4,6 +4,7 @@
 mod account;
 mod attribution;
 mod completeness;
+mod device;
 mod identity;
 mod ids;
 mod mapped;
@@ -31,6 +32,7 @@ pub use attribution::{Attribution, OwnName, OwnPattern};
 pub use completeness::{
     Completeness, Interception, Loss, Off, ProfileLimit, Searched, UnrecordedProgram,
 };
+pub use device::{Device, DeviceApi, DeviceClass, DeviceMemory, DeviceSum, DeviceTotals};
 pub use heaptide_format::{Call, PythonObjects};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};

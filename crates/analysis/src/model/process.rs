@@ -4,6 +4,7 @@
 
 use super::attribution::Attribution;
 use super::completeness::{Completeness, Off};
+use super::device::DeviceTotals;
 use super::identity::{End, Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
@@ -37,6 +38,10 @@ pub struct Process {
     pub mapped: Option<MappedTotals>,
     /// Mappings, until a kind of memory is selected ([`Process::select_kind`]).
     pub mappings: Option<Box<Mapped>>,
+    /// Sums over all device memory, independent of the selection; `None` if there is none.
+    pub device: Option<DeviceTotals>,
+    /// Device memory, until a kind of memory is selected.
+    pub device_memory: Option<Box<Mapped>>,
     /// What the tables lack, and how exact the numbers are.
     pub completeness: Completeness,
     /// Statistics of the unwinder.

@@ -30,7 +30,7 @@ impl Sum {
                 at_peak_bytes: measures.at_peak_bytes,
                 ..Measures::default()
             }),
-            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) => {
+            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) | SiteKind::Device(_) => {
                 // The size that a label states is not a request.
                 let largest_bytes =
                     if site.is_only_labelled() { 0 } else { measures.largest_bytes };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use heaptide_format::Call;
 
+use super::device::DeviceMemory;
 use super::ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 use super::mapping::Mapping;
 use super::measure::Measures;
@@ -93,6 +94,8 @@ pub enum SiteKind {
     OutsidePoolChunk,
     /// Mappings. They occur only if they are selected, and then they are part of the totals.
     Mapped(Mapping),
+    /// Memory of a device. Likewise.
+    Device(Option<DeviceMemory>),
 }
 
 impl SiteKind {
@@ -104,12 +107,23 @@ impl SiteKind {
         }
     }
 
+    /// Returns the properties of device memory; `None` for other memory, and for rows that count
+    /// what a lane freed of any device.
+    pub const fn device_memory(self) -> Option<DeviceMemory> {
+        match self {
+            SiteKind::Device(memory) => memory,
+            _ => None,
+        }
+    }
+
     /// Returns whether its live bytes are part of the totals.
     pub const fn is_in_totals(self) -> bool {
         match self {
-            SiteKind::Heap | SiteKind::Mapped(_) | SiteKind::PoolBlock | SiteKind::PoolChunk => {
-                true
-            }
+            SiteKind::Heap
+            | SiteKind::Mapped(_)
+            | SiteKind::Device(_)
+            | SiteKind::PoolBlock
+            | SiteKind::PoolChunk => true,
             SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => false,
         }
     }
@@ -124,6 +138,7 @@ impl SiteKind {
             SiteKind::PoolChunk => "pool_chunk",
             SiteKind::OutsidePoolChunk => "outside_pool_chunk",
             SiteKind::Mapped(_) => "mapped",
+            SiteKind::Device(_) => "device",
         }
     }
 }

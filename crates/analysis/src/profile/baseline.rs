@@ -41,8 +41,9 @@ pub(crate) fn take_off(profile: &mut Profile, before: Profile, since: String) {
     take_off_shapes(profile, &before);
     let unmatched = &mut profile.header.unmatched_frees;
     *unmatched = unmatched.saturating_sub(before.header.unmatched_frees);
-    let mapped = before.mapped.map(|mapped| *mapped).unwrap_or_default();
-    let sites = before.sites.into_iter().chain(mapped.sites);
+    let [mapped, device] =
+        [before.mapped, before.device].map(|memory| memory.map(|m| *m).unwrap_or_default());
+    let sites = before.sites.into_iter().chain(mapped.sites).chain(device.sites);
     let by_index =
         |lanes: Vec<format::Lane>| lanes.into_iter().map(|lane| (lane.index, lane)).collect();
     profile.before = Some(Box::new(Before {
@@ -50,6 +51,7 @@ pub(crate) fn take_off(profile: &mut Profile, before: Profile, since: String) {
         sites: sites.map(|site| (site.id, site)).collect(),
         lanes: by_index(before.lanes),
         mapped_lanes: by_index(mapped.lanes),
+        device_lanes: by_index(device.lanes),
     }));
 }
 

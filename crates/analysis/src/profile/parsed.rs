@@ -67,6 +67,8 @@ pub struct Profile {
     pub(crate) lost: Option<Box<Lost>>,
     /// Mappings, if any were recorded.
     pub mapped: Option<Box<MappedProfile>>,
+    /// Device memory, if any was recorded.
+    pub device: Option<Box<MappedProfile>>,
     /// Whether its tables have a row for each site, and [`crate::model::SiteRows`].
     pub(crate) is_followed: bool,
     /// Whether a part of the file is missing.
@@ -118,12 +120,19 @@ impl Lost {
     }
 }
 
-/// The records of a profile about mappings.
+/// A kind of memory outside the heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Space {
+    Mapped,
+    Device,
+}
+
+/// The records of a profile about mappings, or about device memory.
 #[derive(Debug, Default)]
 pub struct MappedProfile {
-    /// Counters of each stack, scope path, lane and kind of mapping.
+    /// Counters of each stack, scope path, lane and kind of memory.
     pub sites: Vec<Site>,
-    /// Counters of lanes; lanes without mappings are missing.
+    /// Counters of lanes; lanes without such memory are missing.
     pub lanes: Vec<format::Lane>,
     /// Samples in order of time.
     pub timeline: Vec<format::Sample>,
@@ -263,8 +272,9 @@ pub struct Before {
     pub(super) since: String,
     pub(super) sites: FxHashMap<u32, Site>,
     pub(super) lanes: FxHashMap<u32, format::Lane>,
-    /// Counters of mappings by lane.
+    /// Counters of mappings by lane, and of device memory.
     pub(super) mapped_lanes: FxHashMap<u32, format::Lane>,
+    pub(super) device_lanes: FxHashMap<u32, format::Lane>,
 }
 
 impl Before {
@@ -273,11 +283,15 @@ impl Before {
         format!("since {}", self.since)
     }
 
-    /// Returns the counters of mappings, whose sites have ids of their own.
-    pub(crate) fn of_mappings(&self) -> Before {
-        let lanes = self.mapped_lanes.clone();
-        let mapped_lanes = FxHashMap::default();
-        Before { since: self.since.clone(), sites: self.sites.clone(), lanes, mapped_lanes }
+    /// Returns the counters of mappings, or of device memory, whose sites have ids of their own.
+    pub(crate) fn of_space(&self, space: Space) -> Before {
+        let lanes = match space {
+            Space::Mapped => &self.mapped_lanes,
+            Space::Device => &self.device_lanes,
+        };
+        let [mapped_lanes, device_lanes] = [FxHashMap::default(), FxHashMap::default()];
+        let (since, sites, lanes) = (self.since.clone(), self.sites.clone(), lanes.clone());
+        Before { since, sites, lanes, mapped_lanes, device_lanes }
     }
 
     /// Returns the earlier counters of a site.

@@ -135,7 +135,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         Wanted::All => Nodes::read(&walk, &strings, &modules, &by_index),
         Wanted::Names | Wanted::Header => Nodes::places(&walk, &modules, &by_index),
     };
-    let (tree, ((named, accounts), (mut sites, node_ids), (mut mappings, mapping_nodes))) =
+    let (tree, ((named, accounts), (mut sites, node_ids), [mut mappings, mut device])) =
         threads::both(nodes, || {
             let mut texts = Texts::new(&strings, walk.length());
             let (named, ids) = annotations::read(&walk, &mut texts, &header);
@@ -152,18 +152,23 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
                 }
                 Wanted::Names | Wanted::Header => (Vec::new(), Vec::new()),
             };
-            ((named, accounts), heap, sites_of(Kind::MappedSites))
+            ((named, accounts), heap, [Kind::MappedSites, Kind::DeviceSites].map(sites_of))
         });
-    let of_sites = sites.iter_mut().zip(node_ids);
-    for (site, id) in of_sites.chain(mappings.iter_mut().zip(mapping_nodes)) {
-        site.node = tree.by_id.get(id);
+    for (sites, node_ids) in [(&mut sites, &node_ids)]
+        .into_iter()
+        .chain([&mut mappings, &mut device].map(|(sites, node_ids)| (sites, &*node_ids)))
+    {
+        for (site, id) in sites.iter_mut().zip(node_ids) {
+            site.node = tree.by_id.get(*id);
+        }
     }
     let timeline = timeline(&walk, Kind::Timeline);
     let mut spans: Vec<format::Span> = walk.records(Kind::Spans).map(|r| r.1).collect();
     spans.sort_by_key(|span| span.begin_ns);
     let lanes = lanes(&walk, Kind::Lanes);
     let former_threads = walk.records(Kind::FormerThreads).map(|record| record.1).collect();
-    let mapped = mapped(&walk, &strings, mappings);
+    let mapped = mapped(&walk, &strings, mappings.0);
+    let device = outside(&walk, OF_DEVICE, device.0);
     let Walk { events, mut notes, is_cut, .. } = walk;
     notes.extend(mismatch(&named, &header));
     Ok(Profile {
@@ -190,6 +195,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         held: None,
         lost: None,
         mapped,
+        device,
         is_followed: false,
         is_cut,
         notes,
@@ -211,13 +217,15 @@ fn lanes(walk: &Walk, kind: Kind) -> Vec<format::Lane> {
     lanes
 }
 
+/// The kinds of records about mappings, and about device memory: lanes, samples and changes.
+const OF_MAPPINGS: [Kind; 3] = [Kind::MappedLanes, Kind::MappedTimeline, Kind::MappedChanges];
+const OF_DEVICE: [Kind; 3] = [Kind::DeviceLanes, Kind::DeviceTimeline, Kind::DeviceChanges];
+
 /// Returns the records about mappings; `None` if there are no mappings.
 fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<MappedProfile>> {
-    if sites.is_empty() {
-        return None;
-    }
-    let mut files = FxHashMap::default();
-    for site in &sites {
+    let mut mapped = outside(walk, OF_MAPPINGS, sites)?;
+    let files = &mut mapped.files;
+    for site in &mapped.sites {
         let file = MappingKey::unpack(site.size).file;
         let path = strings.raw(file);
         if site.flags & format::KEY_MAPPING != 0 && !path.is_empty() {
@@ -225,12 +233,21 @@ fn mapped(walk: &Walk, strings: &Strings, sites: Vec<Site>) -> Option<Box<Mapped
             files.entry(file).or_insert_with(|| text::from_bytes(path).into());
         }
     }
-    let lanes = lanes(walk, Kind::MappedLanes);
-    let timeline = timeline(walk, Kind::MappedTimeline);
+    Some(mapped)
+}
+
+/// Returns the records about memory outside the heap, without names of files; `None` if there is no
+/// such memory.
+fn outside(walk: &Walk, kinds: [Kind; 3], sites: Vec<Site>) -> Option<Box<MappedProfile>> {
+    if sites.is_empty() {
+        return None;
+    }
+    let [of_lanes, of_timeline, of_changes] = kinds;
     let mut changes: Vec<format::MappedChange> =
-        walk.records(Kind::MappedChanges).map(|record| record.1).collect();
+        walk.records(of_changes).map(|record| record.1).collect();
     changes.sort_by_key(|change| change.time_ns); // stable: those at one time keep their order
-    Some(Box::new(MappedProfile { sites, lanes, timeline, changes, files }))
+    let (lanes, timeline) = (lanes(walk, of_lanes), timeline(walk, of_timeline));
+    Some(Box::new(MappedProfile { sites, lanes, timeline, changes, files: FxHashMap::default() }))
 }
 
 /// Describes scopes that were ended out of order.

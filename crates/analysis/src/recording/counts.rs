@@ -32,7 +32,7 @@ impl Counts {
     #[inline]
     pub fn add(&mut self, site: &Counts) {
         match site.kind {
-            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) => {
+            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) | SiteKind::Device(_) => {
                 self.add_label(site);
                 self.allocations = self.allocations.saturating_sub(site.moved_blocks);
                 self.allocated_bytes = self.allocated_bytes.saturating_sub(site.moved_bytes);

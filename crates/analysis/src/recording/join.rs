@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 use super::join_timeline;
 use super::origin::{self, Origin};
 use crate::model::{
-    Attribution, Call, Completeness, End, Entered, Frame, FrameId, Identity, Interception, Label,
-    LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode, Module, ModuleId, Process,
-    Recording, Sampling, Scope, ScopeId, Shape, Site, SiteKind, SizeClass, StackId, StackNode,
-    Tables, TimeTables, UnrecordedProgram, UnwinderStats,
+    Attribution, Call, Completeness, DeviceApi, DeviceTotals, End, Entered, Frame, FrameId,
+    Identity, Interception, Label, LabelId, Lane, LaneId, Lifetime, MappedTotals, Measures, Mode,
+    Module, ModuleId, Process, Recording, Sampling, Scope, ScopeId, Shape, Site, SiteKind,
+    SizeClass, StackId, StackNode, Tables, TimeTables, UnrecordedProgram, UnwinderStats,
 };
 
 /// Whether, and in which tree, joined processes are kept apart: then the outermost frame or scope
@@ -406,6 +406,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
             interceptions: interceptions(processes),
             starts_in_middle: processes.iter().any(|p| p.completeness.starts_in_middle),
             leaves_mappings: processes.iter().any(|p| p.completeness.leaves_mappings),
+            drivers: drivers(processes),
             has_own_malloc: processes.iter().any(|p| p.completeness.has_own_malloc),
             other_allocator: processes.iter().find_map(|p| p.completeness.other_allocator),
             held_ns: processes.iter().filter_map(|p| p.completeness.held_ns).max(),
@@ -420,6 +421,8 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         unwinder: UnwinderStats::default(),
         mapped: mapped(processes),
         mappings: None,
+        device: device(processes),
+        device_memory: None,
     })
 }
 
@@ -464,6 +467,39 @@ fn mapped(processes: &[Process]) -> Option<MappedTotals> {
             }
         }
     }
+    Some(joined)
+}
+
+/// Returns the device drivers of all processes; one that was not recorded somewhere counts as such.
+fn drivers(processes: &[Process]) -> Vec<(DeviceApi, Option<&'static str>)> {
+    let all = processes.iter().flat_map(|process| &process.completeness.drivers);
+    let mut drivers: Vec<_> = all.copied().collect();
+    drivers.sort_by_key(|&(api, why)| (api, why.is_none()));
+    drivers.dedup_by_key(|(api, _)| *api);
+    drivers
+}
+
+/// Returns sums over the device memory of all processes; peaks are added, too. Devices with one
+/// number can be different ones on different hosts.
+fn device(processes: &[Process]) -> Option<DeviceTotals> {
+    let mut all = processes.iter().filter_map(|process| process.device.as_ref());
+    let mut joined = all.next()?.clone();
+    for device in all {
+        let peak_bytes = joined.totals.peak_bytes.saturating_add(device.totals.peak_bytes);
+        joined.totals.add(&device.totals);
+        joined.totals.peak_bytes = peak_bytes;
+        for sum in &device.devices {
+            match joined.devices.iter_mut().find(|known| known.device == sum.device) {
+                Some(known) => {
+                    known.measures.add(&sum.measures);
+                    let both = known.peak_bytes.zip(sum.peak_bytes);
+                    known.peak_bytes = both.map(|(a, b)| a.saturating_add(b));
+                }
+                None => joined.devices.push(*sum),
+            }
+        }
+    }
+    joined.devices.sort_by_key(|sum| sum.device);
     Some(joined)
 }
 

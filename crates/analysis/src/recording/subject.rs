@@ -238,7 +238,7 @@ impl OwnMappings {
             let bytes = site.measures.at_peak_bytes;
             all = all.saturating_add(bytes);
             match mapping.class {
-                MappingClass::Other | MappingClass::Shared if mapping.protection != 0 => {
+                class if class.is_of_program() && mapping.protection != 0 => {
                     own = own.saturating_add(bytes);
                 }
                 MappingClass::PythonArena => arenas = arenas.saturating_add(bytes),

@@ -1,8 +1,9 @@
-//! Selects the kind of memory: heap, mappings, or both.
+//! Selects the kind of memory: heap, mappings, both, or device memory.
 //!
 //! The heap and the mappings of a process have separate totals, peaks and sites. Initially, the
 //! tables of a process contain the heap. Selecting mappings replaces it; selecting all adds both.
-//! Selecting the program's memory adds only mappings whose bytes are not counted elsewhere.
+//! Selecting the program's memory adds only mappings whose bytes are not counted elsewhere. Device
+//! memory is never added to that of the host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Frame, FrameId, Lane, Mapped, MappedTotals, Mapping, MappingClass, Measures, Mode, Process,
-    PythonObjects, Sample, Site, SizeClass, StackId, StackNode, Sum,
+    Device, Frame, FrameId, Lane, Mapped, MappedTotals, Mapping, MappingClass, Measures, Mode,
+    Process, PythonObjects, Sample, Site, SiteKind, SizeClass, StackId, StackNode, Sum, Tables,
 };
 use crate::quantity::{bytes, duration};
 use crate::selection::mapped_history::History;
@@ -30,12 +31,19 @@ pub enum MemoryKind {
     /// Blocks of the allocator, and memory that the program maps for its own data. Mappings that
     /// contain blocks, thread stacks, files and reserved addresses are excluded.
     Program,
+    /// Memory of devices.
+    Device,
 }
 
 impl MemoryKind {
     /// All kinds, in the order of the help.
-    pub const ALL: [MemoryKind; 4] =
-        [MemoryKind::Heap, MemoryKind::Mapped, MemoryKind::All, MemoryKind::Program];
+    pub const ALL: [MemoryKind; 5] = [
+        MemoryKind::Heap,
+        MemoryKind::Mapped,
+        MemoryKind::All,
+        MemoryKind::Program,
+        MemoryKind::Device,
+    ];
 
     /// Returns the name in options.
     pub const fn name(self) -> &'static str {
@@ -44,6 +52,7 @@ impl MemoryKind {
             MemoryKind::Mapped => "mapped",
             MemoryKind::All => "all",
             MemoryKind::Program => "program",
+            MemoryKind::Device => "device",
         }
     }
 }
@@ -54,7 +63,7 @@ pub struct UnknownMemoryKind;
 
 impl fmt::Display for UnknownMemoryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("expected heap, mapped, all or program")
+        f.write_str("expected heap, mapped, all, program or device")
     }
 }
 
@@ -150,12 +159,8 @@ impl Mapping {
     /// arenas.
     fn is_of_program(&self, arenas: Arenas) -> bool {
         let is_data = match self.class {
-            MappingClass::Other | MappingClass::Shared => true,
             MappingClass::PythonArena => arenas == Arenas::Data,
-            MappingClass::Allocator
-            | MappingClass::ThreadStack
-            | MappingClass::File
-            | MappingClass::Library => false,
+            class => class.is_of_program(),
         };
         is_data && self.protection != 0
     }
@@ -191,16 +196,23 @@ impl Process {
         let is_added = match kind {
             MemoryKind::Heap => false,
             MemoryKind::Program => !self.has_trace(),
-            MemoryKind::Mapped | MemoryKind::All => true,
+            MemoryKind::Mapped | MemoryKind::All | MemoryKind::Device => true,
         };
         self.completeness.leaves_mappings = program.is_some() && !is_added;
         let mapped = self.mappings.take().map(|mapped| *mapped);
+        let device = self.device_memory.take().map(|device| *device);
         match kind {
             MemoryKind::Heap => {}
             MemoryKind::Mapped => {
-                let totals = self.mapped.clone();
+                let totals = self.mapped.as_ref().map(|of| (of.totals, of.peak_time_ns));
                 self.replace_by(mapped, totals);
                 self.say_part("mapped memory");
+            }
+            MemoryKind::Device => {
+                let totals = self.device.as_ref().map(|of| (of.totals, of.peak_time_ns));
+                self.replace_by(device, totals);
+                self.split_by_device();
+                self.say_part("device memory");
             }
             MemoryKind::All => {
                 if let (Some(mapped), Some(totals)) = (mapped, self.mapped.clone()) {
@@ -336,7 +348,8 @@ impl Process {
         });
     }
 
-    fn replace_by(&mut self, mapped: Option<Mapped>, totals: Option<MappedTotals>) {
+    /// Replaces the heap by other memory, with its totals and the time of its peak.
+    fn replace_by(&mut self, memory: Option<Mapped>, totals: Option<(Measures, u64)>) {
         let tables = &mut self.tables;
         tables.sites.clear();
         tables.histogram.clear();
@@ -351,20 +364,19 @@ impl Process {
         }
         self.completeness.peak_bound_bytes = 0;
         self.completeness.unmatched_frees = 0;
-        self.sampling = None; // mappings are not sampled
-        let MappedTotals { totals, peak_time_ns, .. } = totals.unwrap_or_default();
-        (self.totals, self.peak_time_ns) = (totals, peak_time_ns);
+        self.sampling = None; // only blocks are sampled
+        (self.totals, self.peak_time_ns) = totals.unwrap_or_default();
         if self.mode == Mode::Counters {
             self.mode = Mode::Scopes;
         }
-        match mapped {
-            Some(mapped) => {
-                let sites = self.with_files(mapped.sites, mapped.files);
+        match memory {
+            Some(memory) => {
+                let sites = self.with_files(memory.sites, memory.files);
                 let tables = &mut self.tables;
                 tables.sites = sites;
-                tables.lanes = mapped.lanes;
-                tables.histogram = mapped.histogram;
-                self.time.samples = mapped.samples;
+                tables.lanes = memory.lanes;
+                tables.histogram = memory.histogram;
+                self.time.samples = memory.samples;
             }
             None => tables.lanes.iter_mut().for_each(|lane| lane.measures = Default::default()),
         }
@@ -389,10 +401,11 @@ impl Process {
         self.count_frees_in_scopes();
     }
 
-    /// Counts frees of mappings, which are known only by lane, outside of all scopes.
+    /// Counts frees outside the heap, which are known only by lane, outside of all scopes.
     fn count_frees_in_scopes(&mut self) {
-        let mapped = self.tables.sites.iter().filter(|site| site.kind.mapping().is_some());
-        let (frees, bytes) = mapped.fold((0u64, 0u64), |(frees, bytes), site| {
+        let is_outside = |kind: SiteKind| matches!(kind, SiteKind::Mapped(_) | SiteKind::Device(_));
+        let outside = self.tables.sites.iter().filter(|site| is_outside(site.kind));
+        let (frees, bytes) = outside.fold((0u64, 0u64), |(frees, bytes), site| {
             let m = &site.measures;
             (frees.saturating_add(m.frees_here), bytes.saturating_add(m.freed_here_bytes))
         });
@@ -400,6 +413,24 @@ impl Process {
             outside.frees_here = outside.frees_here.saturating_add(frees);
             outside.freed_here_bytes = outside.freed_here_bytes.saturating_add(bytes);
         }
+    }
+
+    /// If there is memory of several devices, makes the device the outermost frame of each stack.
+    fn split_by_device(&mut self) {
+        let device = |site: &Site| site.kind.device_memory().map(|memory| memory.device);
+        let mut all = self.tables.sites.iter().filter_map(device);
+        let first = all.next();
+        if all.all(|device| Some(device) == first) {
+            return;
+        }
+        let mut below = BelowDevices::default();
+        let mut sites = std::mem::take(&mut self.tables.sites);
+        for site in &mut sites {
+            if let Some(device) = device(site) {
+                site.stack = below.stack(&mut self.tables, device, site.stack);
+            }
+        }
+        self.tables.sites = sites;
     }
 
     /// Adds the name of each site's file as the innermost frame of its stack.
@@ -421,6 +452,47 @@ impl Process {
             });
         }
         sites
+    }
+}
+
+/// Stacks below frames that stand for devices.
+#[derive(Default)]
+struct BelowDevices {
+    frames: FxHashMap<Device, FrameId>,
+    stacks: FxHashMap<(Device, StackId), StackId>,
+}
+
+impl BelowDevices {
+    /// Returns a stack whose outermost frame is a device.
+    fn stack(&mut self, tables: &mut Tables, device: Device, stack: StackId) -> StackId {
+        // From the innermost frame outwards, up to one that is known below the device.
+        let (mut above, mut at) = (Vec::new(), stack);
+        let mut below = loop {
+            if let Some(&known) = self.stacks.get(&(device, at)) {
+                break known;
+            }
+            if at == StackId(0) {
+                let frame = *self.frames.entry(device).or_insert_with(|| {
+                    tables.frames.push(Frame::named(format!("[{device}]")));
+                    FrameId((tables.frames.len() - 1) as u32)
+                });
+                break self.add(tables, (device, at), StackNode { parent: at, frame });
+            }
+            above.push(at);
+            at = tables.stacks[at.0 as usize].parent;
+        };
+        for stack in above.into_iter().rev() {
+            let frame = tables.stacks[stack.0 as usize].frame;
+            below = self.add(tables, (device, stack), StackNode { parent: below, frame });
+        }
+        below
+    }
+
+    fn add(&mut self, tables: &mut Tables, of: (Device, StackId), node: StackNode) -> StackId {
+        tables.stacks.push(node);
+        let stack = StackId((tables.stacks.len() - 1) as u32);
+        self.stacks.insert(of, stack);
+        stack
     }
 }
 

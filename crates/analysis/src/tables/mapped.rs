@@ -1,8 +1,10 @@
-//! Builds the tables of a process's mappings with the code for blocks, by reading the profile as if
-//! mappings were blocks.
+//! Builds the tables of a process's mappings, and of its device memory, with the code for blocks,
+//! by reading the profile as if these were blocks.
+
+use std::sync::Arc;
 
 use heaptide_format as format;
-use heaptide_format::{FileHeader, MappingKey};
+use heaptide_format::{DeviceKey, FileHeader, MappingKey};
 use rustc_hash::FxHashMap;
 use zerocopy::FromZeros;
 
@@ -10,11 +12,12 @@ use super::figures::{Peak, histogram, sample};
 use super::mapping_class::{self, Described};
 use super::site_table::{Dimensions, SiteTable};
 use crate::model::{
-    Frame, Mapped, MappedChange, MappedTotals, Mapping, MappingClass, Measures, Module, Site,
-    SiteKind, StackId, StackNode, Sum,
+    Device, DeviceApi, DeviceClass, DeviceMemory, DeviceSum, DeviceTotals, Frame, Mapped,
+    MappedChange, MappedTotals, Mapping, MappingClass, Measures, Module, Site, SiteKind, StackId,
+    StackNode, Sum,
 };
 use crate::profile::annotations::{Named, Scope};
-use crate::profile::parsed::{MappedProfile, Profile};
+use crate::profile::parsed::{MappedProfile, Profile, Space};
 
 /// Frames, and the stacks that contain them.
 pub(super) struct Stacks<'a> {
@@ -61,34 +64,96 @@ pub(super) fn tables(
     stacks: &Stacks,
     now_ns: u64,
 ) -> Option<(Mapped, MappedTotals)> {
-    let of_mappings = as_blocks(profile)?;
     let parsed = profile.mapped.as_deref()?;
-    let table = SiteTable::of(&of_mappings, of, !parsed.changes.is_empty());
+    let kind = |key: u64, site: &Site| {
+        let key = MappingKey::unpack(key);
+        let bytes = site.measures.usable_bytes.checked_div(site.measures.allocations);
+        let class = stacks.class(parsed, key, bytes.unwrap_or_default(), site.stack);
+        let mapping = Mapping { class, protection: key.protection as u8, flags: key.flags };
+        (SiteKind::Mapped(mapping), parsed.files.get(&key.file).cloned())
+    };
+    let (mapped, totals, peak_time_ns) =
+        tables_of(profile, Space::Mapped, (of, stacks), kind, now_ns)?;
+    let totals = MappedTotals { totals, peak_time_ns, classes: by_class(&mapped.sites) };
+    Some((mapped, totals))
+}
+
+/// Returns the device memory of a profile and its totals; `None` if there is none. `now_ns` is as
+/// above.
+pub(super) fn device_tables(
+    profile: &Profile,
+    of: &Dimensions,
+    stacks: &Stacks,
+    now_ns: u64,
+) -> Option<(Mapped, DeviceTotals)> {
+    let kind = |key: u64, _: &Site| {
+        let memory = (key != 0).then(|| device_memory(DeviceKey::unpack(key)));
+        (SiteKind::Device(memory), None)
+    };
+    let (device, totals, peak_time_ns) =
+        tables_of(profile, Space::Device, (of, stacks), kind, now_ns)?;
+    let devices = by_device(&device);
+    Some((device, DeviceTotals { totals, peak_time_ns, devices }))
+}
+
+fn device_memory(key: DeviceKey) -> DeviceMemory {
+    let api = match key.api {
+        api if api == format::DeviceApi::Cuda as u8 => DeviceApi::Cuda,
+        api if api == format::DeviceApi::Hip as u8 => DeviceApi::Hip,
+        api if api == format::DeviceApi::LevelZero as u8 => DeviceApi::LevelZero,
+        _ => DeviceApi::Other,
+    };
+    let class = match key.class {
+        class if class == format::DeviceClass::Memory as u8 => DeviceClass::Memory,
+        class if class == format::DeviceClass::Stream as u8 => DeviceClass::Stream,
+        class if class == format::DeviceClass::Array as u8 => DeviceClass::Array,
+        class if class == format::DeviceClass::Physical as u8 => DeviceClass::Physical,
+        _ => DeviceClass::Other,
+    };
+    let number = Some(key.device).filter(|&number| number != format::DEVICE_UNKNOWN);
+    DeviceMemory { device: Device { api, number }, class }
+}
+
+/// Returns the tables of memory outside the heap, its totals, and the time of its peak. `kind` has
+/// the kind and the name of a row, from the packed properties in its key.
+fn tables_of(
+    profile: &Profile,
+    space: Space,
+    (of, stacks): (&Dimensions, &Stacks),
+    kind: impl Fn(u64, &Site) -> (SiteKind, Option<Arc<str>>),
+    now_ns: u64,
+) -> Option<(Mapped, Measures, u64)> {
+    let parsed = parsed(profile, space)?;
+    let as_blocks = as_blocks(profile, parsed, space);
+    let table = SiteTable::of(&as_blocks, of, !parsed.changes.is_empty());
     let (mut sites, mut files): (Vec<Site>, Vec<_>) = (Vec::new(), Vec::new());
     for site in table.sites {
-        let kind = MappingKey::unpack(site.size.unwrap_or_default());
+        let key = site.size.unwrap_or_default();
         let site = site.with_stack(|node| stacks.of_node[node.slot()]);
-        let bytes = site.measures.usable_bytes.checked_div(site.measures.allocations);
-        let class = stacks.class(parsed, kind, bytes.unwrap_or_default(), site.stack);
-        let mapping = Mapping { class, protection: kind.protection as u8, flags: kind.flags };
-        sites.push(Site { kind: SiteKind::Mapped(mapping), size: None, ..site });
-        files.push(parsed.files.get(&kind.file).cloned());
+        let (kind, file) = kind(key, &site);
+        sites.push(Site { kind, size: None, ..site });
+        files.push(file);
     }
     let changes = changes(profile, parsed, &table.of_site);
     let mut totals = Sum::over(&sites);
-    let peak = Peak::of(&of_mappings, of_mappings.header.peak_bytes, &totals, now_ns);
+    let peak = Peak::of(&as_blocks, as_blocks.header.peak_bytes, &totals, now_ns);
     totals.peak_bytes = peak.bytes;
     let mapped = Mapped {
         files,
         lanes: table.lanes,
-        histogram: histogram(&of_mappings, &totals),
-        samples: of_mappings.timeline.iter().map(sample).collect(),
+        histogram: histogram(&as_blocks, &totals),
+        samples: as_blocks.timeline.iter().map(sample).collect(),
         changes,
         sites,
     };
-    let totals =
-        MappedTotals { totals, peak_time_ns: peak.time_ns, classes: by_class(&mapped.sites) };
-    Some((mapped, totals))
+    Some((mapped, totals, peak.time_ns))
+}
+
+fn parsed(profile: &Profile, space: Space) -> Option<&MappedProfile> {
+    match space {
+        Space::Mapped => profile.mapped.as_deref(),
+        Space::Device => profile.device.as_deref(),
+    }
 }
 
 /// Returns the changes of mapped bytes; none if they do not belong to known rows. `of_site`: the
@@ -111,27 +176,23 @@ fn changes(profile: &Profile, of: &MappedProfile, of_site: &[Option<u32>]) -> Ve
     of.changes.iter().map(change).collect::<Option<_>>().unwrap_or_default()
 }
 
-/// Returns the profile with its mappings as blocks, and without those of the heap. `None` without
-/// mappings.
-fn as_blocks(profile: &Profile) -> Option<Profile> {
-    let mapped = profile.mapped.as_deref()?;
+/// Returns the profile with memory outside the heap as blocks, and without those of the heap.
+fn as_blocks(profile: &Profile, memory: &MappedProfile, space: Space) -> Profile {
     let heap = &profile.header;
-    let header = FileHeader {
-        epoch: heap.mapped_epoch,
-        peak_bytes: heap.mapped_peak_bytes,
-        peak_time_ns: heap.mapped_peak_time_ns,
-        peak_bound_bytes: 0,
-        trace: 0,
-        ..*heap
+    let (epoch, peak_bytes, peak_time_ns) = match space {
+        Space::Mapped => (heap.mapped_epoch, heap.mapped_peak_bytes, heap.mapped_peak_time_ns),
+        Space::Device => (heap.device_epoch, heap.device_peak_bytes, heap.device_peak_time_ns),
     };
+    let header =
+        FileHeader { epoch, peak_bytes, peak_time_ns, peak_bound_bytes: 0, trace: 0, ..*heap };
     // The lanes of the process, so that ids are the same in both.
     let lane = |lane: &format::Lane| {
-        let counters = mapped.lanes.iter().find(|counters| counters.index == lane.index);
+        let counters = memory.lanes.iter().find(|counters| counters.index == lane.index);
         let (name, threads, tid) = (lane.name, lane.threads, lane.tid);
         let nothing = format::Lane::new_zeroed();
         format::Lane { name, threads, tid, index: lane.index, ..*counters.unwrap_or(&nothing) }
     };
-    Some(Profile {
+    Profile {
         header,
         mode: format::Mode::Stacks,
         program: String::new(),
@@ -145,21 +206,22 @@ fn as_blocks(profile: &Profile) -> Option<Profile> {
         made: Vec::new(),
         lanes: profile.lanes.iter().map(lane).collect(),
         former_threads: profile.former_threads.clone(),
-        sites: mapped.sites.clone(),
+        sites: memory.sites.clone(),
         named: Named { scopes: without_frees(&profile.named.scopes), ..Named::default() },
-        timeline: mapped.timeline.clone(),
+        timeline: memory.timeline.clone(),
         spans: Vec::new(),
         node_ids: None,
         events: Vec::new(),
-        before: profile.before.as_ref().map(|before| Box::new(before.of_mappings())),
+        before: profile.before.as_ref().map(|before| Box::new(before.of_space(space))),
         held: None,
         lost: None,
         is_followed: false,
         is_cut: profile.is_cut,
         notes: Vec::new(),
         mapped: None,
+        device: None,
         accounts: Vec::new(),
-    })
+    }
 }
 
 /// Returns scopes without frees: unmapping is counted by lane only.
@@ -181,4 +243,25 @@ fn by_class(sites: &[Site]) -> Vec<(MappingClass, Measures)> {
     };
     let occurs = |(_, measures): &(MappingClass, Measures)| measures.allocations > 0;
     MappingClass::ALL.into_iter().map(sum).filter(occurs).collect()
+}
+
+/// Returns the sums by device, with the peak of each as far as all changes are known.
+fn by_device(memory: &Mapped) -> Vec<DeviceSum> {
+    let device = |site: &Site| site.kind.device_memory().map(|memory| memory.device);
+    let mut devices: Vec<Device> = memory.sites.iter().filter_map(device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let sum = |of: Device| {
+        let measures = Sum::over(memory.sites.iter().filter(|site| device(site) == Some(of)));
+        let (mut live, mut peak) = (0i64, 0i64);
+        for change in &memory.changes {
+            if memory.sites.get(change.site as usize).and_then(device) == Some(of) {
+                live = live.saturating_add(change.bytes);
+                peak = peak.max(live);
+            }
+        }
+        let is_whole = live == measures.live_bytes.cast_signed() && peak > 0;
+        DeviceSum { device: of, measures, peak_bytes: is_whole.then_some(peak.cast_unsigned()) }
+    };
+    devices.into_iter().map(sum).collect()
 }

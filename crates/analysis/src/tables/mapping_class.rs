@@ -98,6 +98,11 @@ pub(super) fn class<'a>(
     of: &Described,
     stack: impl Iterator<Item = (&'a Frame, Option<&'a Module>)> + Clone,
 ) -> MappingClass {
+    match of.key.call {
+        call if call == format::MappingCall::Pinned as u32 => return MappingClass::Pinned,
+        call if call == format::MappingCall::Managed as u32 => return MappingClass::Managed,
+        _ => {}
+    }
     let has = |flag| of.key.flags & flag != 0;
     let is_called = |names: &[&str], how: fn(&str, &str) -> bool| {
         let mut functions = stack.clone().filter_map(|(frame, _)| frame.function.as_deref());

@@ -80,6 +80,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         Stacks { frames: &frames, modules: &modules, stacks: &stacks, of_node: &stack_of_node };
     let accounts = accounts::accounts(&profile, &of_stacks);
     let mapped = mapped::tables(&profile, &of, &of_stacks, ending.lasted.ns).unzip();
+    let device = mapped::device_tables(&profile, &of, &of_stacks, ending.lasted.ns).unzip();
     let header = &profile.header;
     let peak = Peak::of(&profile, recorded_peak, &totals, ending.lasted.ns);
     totals.peak_bytes = peak.bytes;
@@ -116,6 +117,8 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         },
         mapped: mapped.1,
         mappings: mapped.0.map(Box::new),
+        device: device.1,
+        device_memory: device.0.map(Box::new),
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
             bounds: bounds(&profile.spans),
@@ -206,6 +209,7 @@ fn completeness(
         profile_limit: unrecorded::profile_limit(header),
         off: off(profile, marks, ending.lasted.ns),
         memory: None,
+        drivers: unrecorded::drivers(header),
         leaves_mappings: false,
         peak_is_least: false,
         unrecorded_programs: unrecorded::programs(header, &profile.program),

@@ -374,7 +374,7 @@ fn row(lane: LaneId, measures: Measures) -> RawSite {
 
 /// Returns whether the size of a site is a dimension or, for a mapping, its packed key.
 fn has_size(flags: u32) -> bool {
-    flags & (format::KEY_SIZED | format::KEY_MAPPING) != 0
+    flags & (format::KEY_SIZED | format::KEY_MAPPING | format::KEY_DEVICE) != 0
 }
 
 pub(crate) fn kind(flags: u32) -> SiteKind {

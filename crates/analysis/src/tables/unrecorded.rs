@@ -8,7 +8,7 @@ use heaptide_format::{
     IMAGE_IMPORTS_ONLY, IMAGE_OWN_MALLOC, NotIntercepted, Python, PythonObjects, Unrecorded,
 };
 
-use crate::model::{Interception, Loss, ProfileLimit, UnrecordedProgram};
+use crate::model::{DeviceApi, Interception, Loss, ProfileLimit, UnrecordedProgram};
 use crate::profile::parsed;
 use crate::{quantity, text};
 
@@ -119,6 +119,17 @@ pub(crate) fn notes(header: &FileHeader) -> Vec<String> {
         .chain(python)
         .chain(limit)
         .collect()
+}
+
+/// Returns the interfaces of the device drivers that were loaded, and why functions of them are not
+/// intercepted; `None` if all are.
+pub(crate) fn drivers(header: &FileHeader) -> Vec<(DeviceApi, Option<&'static str>)> {
+    let apis = [DeviceApi::Cuda, DeviceApi::Hip, DeviceApi::LevelZero];
+    let known = |(api, state): (DeviceApi, u8)| {
+        let reason = u32::from(state).checked_sub(format::INTERCEPTED)?;
+        Some((api, NotIntercepted::from_number(reason).map(not_intercepted)))
+    };
+    apis.into_iter().zip(header.drivers.to_le_bytes()).filter_map(known).collect()
 }
 
 /// Returns the limit of the profile, if it was reached.

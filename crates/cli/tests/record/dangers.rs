@@ -133,7 +133,16 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 105] = [
+const ELSEWHERE: [&str; 114] = [
+    "device.c",
+    "device_attached.c",
+    "device_cuda.c",
+    "device_cuda.h",
+    "device_hip.c",
+    "device_others.c",
+    "device_steps.c",
+    "device_threads.c",
+    "device_zero.c",
     "lost_at_exit.cpp",
     "resident_between.c",
     "renamed.c",

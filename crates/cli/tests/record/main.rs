@@ -18,6 +18,7 @@ mod by_size;
 mod children;
 mod control;
 mod dangers;
+mod device;
 mod embedded;
 mod ends;
 mod footprint;

@@ -206,7 +206,7 @@ fn filters_are_those_of_the_command_line() {
     for (filter, expected) in [
         ("--focus [", "--focus `[`: unclosed character class"),
         ("--nonsense", "unexpected argument '--nonsense' found"),
-        ("--kind x", "invalid value 'x' for '--kind <heap|mapped|all|program>'"),
+        ("--kind x", "invalid value 'x' for '--kind <heap|mapped|all|program|device>'"),
         ("--rules /etc/passwd", "--rules /etc/passwd: not a built-in rule set"),
         ("'", "filter `'`: missing closing quotation mark"),
     ] {

@@ -459,6 +459,16 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
+/// Returns the seventh argument of a function of a family, whose entry passed its registers and
+/// stack pointer.
+///
+/// # Safety
+/// The function has not returned.
+pub unsafe fn seventh_of_family(registers: *const usize, _: u64) -> usize {
+    // SAFETY: the entry stores it behind the first six and the first again.
+    unsafe { *registers.add(7) }
+}
+
 /// The number of argument registers.
 pub const REGISTERS: usize = 8;
 

@@ -358,6 +358,16 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
+/// Returns the seventh argument of a function of a family, whose entry passed its registers and
+/// stack pointer.
+///
+/// # Safety
+/// The function has not returned.
+pub unsafe fn seventh_of_family(_: *const usize, sp: u64) -> usize {
+    // SAFETY: as in `seventh_argument`.
+    unsafe { *((sp + 8) as *const usize) }
+}
+
 /// The number of argument registers.
 pub const REGISTERS: usize = 6;
 

@@ -111,6 +111,13 @@ impl Slot {
         }
     }
 
+    /// Makes it a function of its own, which continues at the body of a family's functions with
+    /// this record. Returns its address.
+    pub fn call(self, record: u64, body: u64) -> u64 {
+        self.pass(record, body, &Moved::nothing());
+        self.jump()
+    }
+
     /// Makes the entry continue at the body of a family's functions, which gets this record.
     pub fn pass(self, record: u64, body: u64, moved: &Moved) {
         // SAFETY: a slot of an island that is not sealed yet has space for a stub.

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// The most functions of all families.
 const FUNCTIONS_MAX: usize = 512;
-/// The most islands: one per family of an object, and one per library of OpenMP.
+/// The most islands: one per family of an object, per library of OpenMP and per device driver.
 const ISLANDS_MAX: usize = 64;
 
 /// Written by one check at a time; a function is never changed while a stub refers to it.

@@ -12,6 +12,7 @@
 
 mod aliases;
 pub mod deep;
+mod drivers;
 pub mod families;
 mod instance;
 mod island;

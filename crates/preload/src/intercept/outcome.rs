@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 use heaptide_format::shared::{self, Word};
 use heaptide_format::{
-    IMAGE_ATTACHED, IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT,
+    DeviceApi, IMAGE_ATTACHED, IMAGE_FAMILY, IMAGE_FAMILY_LEFT, IMAGE_FAMILY_REASON_SHIFT,
     IMAGE_FAMILY_UNCERTAIN, IMAGE_IMPORTS_ONLY, IMAGE_INTERCEPTED, IMAGE_OWN_MALLOC,
     IMAGE_PYTHON_SHIFT, IMAGE_REASON_SHIFT, INTERCEPTED, INTERCEPTION_NAMES, INTERCEPTIONS,
     NotIntercepted, PythonObjects,
@@ -14,6 +14,8 @@ use heaptide_format::{
 use heaptide_recorder::store::shared::store;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
+/// [`shared::FileHeader::drivers`].
+static DRIVERS: AtomicU32 = AtomicU32::new(0);
 
 /// An allocator that was found, and its functions.
 #[derive(Clone, Copy)]
@@ -67,6 +69,7 @@ impl Note {
 /// Writes the outcome to the header of a profile.
 pub fn describe(header: &shared::FileHeader) {
     header.image_flags.store(FLAGS.load(Relaxed) | inlined::image_flags(), Relaxed);
+    header.drivers.store(DRIVERS.load(Relaxed), Relaxed);
     let noted = NOTED.load(Acquire);
     // SAFETY: counted notes do not change.
     let notes = (0..noted).map(|index| unsafe { *NOTES.0.get().cast::<Note>().add(index) });
@@ -99,6 +102,15 @@ pub fn note_attached() {
 pub fn note_python(choice: PythonObjects) {
     FLAGS.fetch_and(!(7 << IMAGE_PYTHON_SHIFT), Relaxed);
     FLAGS.fetch_or((choice as u32) << IMAGE_PYTHON_SHIFT, Relaxed);
+    describe(store().header());
+}
+
+/// Records the interception of a device driver. The process has a profile.
+pub fn note_driver(api: DeviceApi, outcome: Result<(), NotIntercepted>) {
+    let state = outcome.map_or_else(|reason| INTERCEPTED + reason as u32, |()| INTERCEPTED);
+    let shift = 8 * (api as u32 - 1);
+    let others = DRIVERS.load(Relaxed) & !(0xff << shift);
+    DRIVERS.store(others | state << shift, Relaxed); // one check at a time
     describe(store().header());
 }
 

@@ -31,7 +31,10 @@ pub(super) fn of_blocks() -> Vec<Info> {
         Info::text("file", "source file of the innermost function"),
         Info::uint("line", "", "source line of the innermost function"),
         Info::text("label", "label or pool of the blocks"),
-        Info::text("kind", "kind of memory: heap, mapped, outside, pool_block, pool_chunk, …"),
+        Info::text(
+            "kind",
+            "kind of memory: heap, mapped, device, outside, pool_block, pool_chunk, …",
+        ),
         Info::text(
             "call",
             "function called: malloc, calloc, realloc, aligned, new or other, in recordings made \
@@ -55,7 +58,12 @@ const EFFECTIVE: [(&str, &str); 3] = [
 fn columns() -> Vec<Info> {
     let mut all = of_blocks();
     all.extend([
-        Info::text("class", "purpose of a mapping: allocator, file, …; for mappings only"),
+        Info::text(
+            "class",
+            "purpose of a mapping (allocator, file, …), or way in which device memory \
+             was allocated (memory, stream, array, physical)",
+        ),
+        Info::text("device", "device with the memory, such as `CUDA device 0`"),
         Info::text("mem.alloc", "label, or `malloc`; only with allocations"),
         Info::text("lane", "name of the threads").also("thread"),
         Info::uint("size", "bytes", "request size, in recordings made with --by-size")
@@ -189,6 +197,7 @@ pub(super) struct Blocks {
     kind: Column,
     call: Column,
     class: Column,
+    device: Column,
     pub(super) labels: Vec<Bits>,
 }
 
@@ -219,6 +228,7 @@ impl Blocks {
             kind: column("kind"),
             call: column("call"),
             class: column("class"),
+            device: column("device"),
             labels,
         }
     }
@@ -240,9 +250,16 @@ impl Blocks {
             let call = filler.table.strings.bits(call.name());
             filler.set(self.call, row, Some(call));
         }
-        if let (Some(_), Some(mapping)) = (self.class, site.kind.mapping()) {
-            let class = filler.table.strings.bits(mapping.class.name());
+        let device = site.kind.device_memory();
+        let mapping = site.kind.mapping().map(|mapping| mapping.class.name());
+        let class = mapping.or_else(|| device.map(|memory| memory.class.name()));
+        if let (Some(_), Some(class)) = (self.class, class) {
+            let class = filler.table.strings.bits(class);
             filler.set(self.class, row, Some(class));
+        }
+        if let (Some(_), Some(memory)) = (self.device, device) {
+            let device = filler.table.strings.bits(&memory.device.to_string());
+            filler.set(self.device, row, Some(device));
         }
         self.place(filler, process, row, site.stack);
     }

@@ -21,7 +21,6 @@ use crate::event::tag_tree::Request;
 use crate::event::tallies;
 use crate::event::thread_measure::{self, Measurement};
 use crate::event::threads;
-use crate::event::timeline;
 use crate::event::trace;
 use crate::store::ids::NodeId;
 use crate::store::names::{self, Value};
@@ -512,7 +511,7 @@ pub struct Memory {
 
 pub extern "C" fn process_memory<F: Front>(out: &mut MaybeUninit<Memory>) {
     let memory = with_lane::<F, _>(|_| {
-        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(store());
+        let (resident_bytes, virtual_bytes) = store().memory_of_process();
         Memory { resident_bytes, virtual_bytes }
     });
     out.write(memory);

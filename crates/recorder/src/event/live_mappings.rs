@@ -1,8 +1,7 @@
 //! The live mappings of the process: the ranges and records that events of mappings change and
 //! accounts of resident memory read, under one lock.
 
-use crate::event::stacks_apart::Apart;
-use crate::store::mapping_records::Records;
+use crate::event::outside_heap::OutsideHeap;
 pub use crate::store::mapping_table::Known;
 use crate::store::mapping_table::Table;
 use crate::sys::locked::{Held, Locked, holds_any};
@@ -11,10 +10,7 @@ use crate::sys::wiped::Wiped;
 /// The known mappings of the process. All zeros: none.
 pub struct Mappings {
     pub table: Table,
-    pub records: Records,
-    pub apart: Option<&'static mut Apart>,
-    /// Set if the last event made a new peak and none has reduced mapped bytes since.
-    pub rising: bool,
+    pub counted: OutsideHeap,
 }
 
 // SAFETY: all zeros is a free lock and no mappings.

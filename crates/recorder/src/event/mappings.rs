@@ -1,43 +1,30 @@
 //! Mappings: memory that programs and their allocators map and unmap through the C library. They
 //! are counted separately and are no part of the heap's counters.
 //!
-//! These events are rare and each is a system call, so they share one lock, and all is exact: which
-//! pages are mapped, how many bytes, their peak. An allocator maps memory in the middle of an
-//! allocation, when the lane of the thread is in use. So an event takes from the lane only the
-//! thread's scope and stack, and has an unwinder of its own. The one case that cannot be recorded
-//! is a signal handler that interrupted a thread while it held a lock of the recorder.
+//! All is exact: which pages are mapped, how many bytes, their peak.
 //!
 //! Unknown ranges (mapped before the recorder began, or by direct system calls) count nothing when
 //! they are unmapped.
 
 use crate::event::accounts;
-use crate::event::inside::{Entry, Inside};
-use crate::event::lane::{self, LaneState};
+use crate::event::inside::Entry;
 use crate::event::live_mappings::{self, Mappings, known};
+use crate::event::outside_heap::{Caller, is_any_live, unwinder};
 use crate::event::process::{State, process};
 use crate::event::stacks::OTHER_STACKS;
-use crate::event::stacks_apart::Apart;
-use crate::event::timeline;
-use crate::store::budgets::LANES_MAX;
-use crate::store::ids::{NodeId, ScopeId, SiteId, StringId};
-use crate::store::mapping_records::{Dimensions, kind_of};
+use crate::store::ids::StringId;
 use crate::store::mapping_table::{Part, Table, Taken};
-use crate::store::shared::{Store, store};
-use crate::store::{limit, sites};
+use crate::store::outside_records::{Space, kind_of};
+use crate::store::shared::store;
 use crate::sys::front::Front;
 use crate::sys::kernel::{self, Fd};
 use crate::sys::maps::kept_path;
 use crate::sys::range::Range;
 use crate::sys::text::Text;
-use crate::sys::tls::thread_pointer;
-use crate::sys::{confined, locked, own_stack};
+use crate::sys::{confined, locked};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, Release};
-use heaptide_format::shared::{FileHeader, Lane, Word};
-use heaptide_format::{
-    Kind, Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey, Mode, Sample,
-    size_class,
-};
+use heaptide_format::{Loss, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MappingCall, MappingKey};
 
 /// Number of parts of an unmapping that can be put back if it fails; of more, the rest counts as
 /// lost.
@@ -55,83 +42,22 @@ pub struct Made {
 /// The call that created it.
 #[derive(Clone, Copy)]
 pub enum What {
-    Mmap { protection: i32, flags: i32, fd: i32 },
-    Shmat { protection: u32, key: u32 },
+    Mmap {
+        protection: i32,
+        flags: i32,
+        fd: i32,
+    },
+    Shmat {
+        protection: u32,
+        key: u32,
+    },
     Break,
+    /// A driver's function.
+    Driver(MappingCall),
 }
 
 /// Set once memory was mapped without access: `mprotect` may then turn it into memory for data.
 static HAS_RESERVED: AtomicBool = AtomicBool::new(false);
-
-/// The thread of an event: its lane, scope and stack.
-struct Caller {
-    /// Closes the lane's gate, unless the event is in the middle of another one.
-    inside: Option<Inside>,
-    lane: &'static Lane,
-    scope: ScopeId,
-    /// The known range of its stack.
-    stack: Range,
-    is_off: bool,
-    entry: Entry,
-}
-
-impl Caller {
-    /// Returns the calling thread; none if nothing is recorded.
-    fn enter<F: Front>(entry: Entry) -> Option<Caller> {
-        let p = process();
-        if locked::holds_any() {
-            if store().has_profile() {
-                store().lost(Loss::NoMapping);
-            }
-            return None;
-        }
-        let mut inside = Inside::enter::<F>(entry);
-        if p.state() != State::Active {
-            return None;
-        }
-        let caller = match &mut inside {
-            Some(inside) => Caller::of(inside.lane(), entry),
-            None => Caller::nested(entry)?,
-        };
-        Some(Caller { inside, ..caller })
-    }
-
-    fn of(lane: &LaneState, entry: Entry) -> Caller {
-        let scope = ScopeId::of(lane.place.scope);
-        let is_root = lane.place.root_scope.is_none() || scope == lane.place.root_scope;
-        Caller {
-            inside: None,
-            lane: lane.record,
-            scope: if is_root { ScopeId::NONE } else { scope },
-            stack: lane.stack,
-            is_off: lane.is_off(),
-            entry,
-        }
-    }
-
-    /// Takes an account of resident memory if one is due and the thread is in no other event.
-    fn account_for(&self) {
-        if self.inside.is_some() {
-            let p = store();
-            accounts::take_if_due(p.now());
-        }
-    }
-
-    /// Returns the calling thread in the middle of another event. A thread that has no lane yet
-    /// counts as that of the first lane.
-    fn nested(entry: Entry) -> Option<Caller> {
-        if let Some(lane) = lane::of_thread().filter(|lane| !lane.gate.is_stale()) {
-            return Some(Caller::of(lane, entry));
-        }
-        let Some(lane) = lane::records().next() else {
-            store().lost(Loss::NoMapping);
-            return None;
-        };
-        let stack = Range::of_thread(entry.sp, thread_pointer());
-        let scope = ScopeId::NONE;
-        Some(Caller { inside: None, lane, scope, stack, is_off: false, entry })
-    }
-}
 
 /// Records a mapping, which ends all that was mapped in its range before.
 pub fn mapped<F: Front>(entry: Entry, made: Made) {
@@ -145,7 +71,7 @@ pub fn mapped<F: Front>(entry: Entry, made: Made) {
     let (range, kind) = mappings.describe(&made);
     mappings.map(&caller, range, made.requested, kind, false);
     drop(mappings);
-    caller.account_for();
+    account_for(&caller);
 }
 
 /// Counts a mapping of unknown size as lost.
@@ -183,6 +109,18 @@ impl Unmapping {
         Unmapping::of::<F>(entry, 0, |table| table.range_from(start))
     }
 
+    /// Begins to release the memory that a driver allocated at `start`.
+    pub fn begin_release<F: Front>(entry: Entry, start: u64) -> Option<Unmapping> {
+        let is_of_driver = |table: &Table| {
+            let kind = kind_of(table.known(start).site);
+            let calls = [MappingCall::Pinned, MappingCall::Managed].map(|call| call as u32);
+            kind.is_some_and(|kind| calls.contains(&kind.call))
+        };
+        Unmapping::of::<F>(entry, 0, |table| {
+            table.range_from(start).filter(|_| is_of_driver(table))
+        })
+    }
+
     /// Begins to unmap a range. `bytes`: its length, 0 if it is not known yet.
     fn of<F: Front>(
         entry: Entry,
@@ -190,7 +128,7 @@ impl Unmapping {
         range: impl FnOnce(&Table) -> Option<Range>,
     ) -> Option<Unmapping> {
         let p = process();
-        if p.state() != State::Active || store().header().mapped_bytes.get() == 0 {
+        if p.state() != State::Active || !is_any_live(Space::Mapped) {
             return None;
         }
         let caller = Caller::enter::<F>(entry)?;
@@ -202,7 +140,7 @@ impl Unmapping {
         let mut unmapping = Unmapping { entry, parts: [Taken::NONE; PARTS], count: 0, kind: None };
         mappings.unmap(&caller, range, |part| {
             if unmapping.count == 0 {
-                unmapping.kind = kind_of(part.site);
+                unmapping.kind = kind_of(part.gone.site);
             }
             let has_room = unmapping.count < PARTS;
             if has_room {
@@ -273,7 +211,7 @@ impl Remapping {
             let range = pages(start, bytes, page_bytes(self.kind.flags));
             mappings.map(&caller, range, bytes, self.kind, true);
         }
-        caller.account_for();
+        account_for(&caller);
     }
 }
 
@@ -303,7 +241,14 @@ pub fn protected<F: Front>(entry: Entry, start: u64, bytes: u64, protection: u32
     };
     mappings.protect(&caller, pages(start, bytes, kernel::page_bytes()), protection);
     drop(mappings);
-    caller.account_for();
+    account_for(&caller);
+}
+
+/// Takes an account of resident memory if one is due and the thread is in no other event.
+fn account_for(caller: &Caller) {
+    if caller.inside.is_some() {
+        accounts::take_if_due(store().now());
+    }
 }
 
 /// Notes that memory in which kept stacks lie may have gone.
@@ -358,6 +303,7 @@ impl Mappings {
                 self.name_of_segment(key),
             ),
             What::Break => (MappingCall::Break, 3, MAP_ANONYMOUS, page_bytes(0), StringId::NONE),
+            What::Driver(call) => (call, 3, MAP_ANONYMOUS, 1, StringId::NONE),
         };
         let kind = MappingKey { call: call as u32, protection, flags, file: file.number() };
         // Unpacked again, so that bits that are not stored do not create another site.
@@ -372,12 +318,12 @@ impl Mappings {
         let mut link = Text::<LENGTH>::new();
         link.push(b"/proc/self/fd/");
         link.push_number(fd.0.max(0) as u64);
-        let Some(apart) = unwinder(&mut self.apart) else {
+        let Some(apart) = unwinder(&mut self.counted.apart) else {
             return StringId::NONE;
         };
         match link.path().filter(|_| confined::may_call()) {
             Some(path) => match kernel::readlink(path, apart.buffer()) {
-                Ok(name) => self.records.file(kept_path(name)),
+                Ok(name) => self.counted.records.file(kept_path(name)),
                 Err(_) => StringId::NONE,
             },
             None => StringId::NONE,
@@ -392,7 +338,7 @@ impl Mappings {
         for (i, digit) in name[PREFIX.len()..].iter_mut().enumerate() {
             *digit = b"0123456789abcdef"[(key >> (28 - 4 * i)) as usize & 15];
         }
-        self.records.file(&name)
+        self.counted.records.file(&name)
     }
 
     /// Maps the parts of a range again whose access begins, or ends after it began here.
@@ -425,178 +371,35 @@ impl Mappings {
         if kind.protection == 0 {
             HAS_RESERVED.store(true, Relaxed);
         }
-        let p = store();
-        let stack = self.stack(p, caller);
-        let scope =
-            if mode(p.header()) == Mode::Counters as u32 { ScopeId::NONE } else { caller.scope };
-        let of = Dimensions { stack, scope, lane: caller.lane.index.get(), kind };
-        let site = self.site(p, of);
+        let site = self.counted.place(caller, kind.pack());
         if site.is_none() || !self.table.add(range, site) {
-            return p.lost(Loss::NoMapping);
+            return store().lost(Loss::NoMapping);
         }
-        self.charge(caller, site, (requested, range.high - range.low), re);
+        self.counted.charge(caller, site, (requested, range.high - range.low), re);
     }
 
-    /// Returns the site for these dimensions, or at the limit of the profile, that of the thread
-    /// and the kind alone.
-    fn site(&mut self, p: &Store, of: Dimensions) -> SiteId {
-        let site = self.records.site(of);
-        if !site.is_none() || p.header().profile_limit.get() == 0 {
-            return site;
-        }
-        p.lost(Loss::NoSite);
-        let stack = NodeId::new(p.unstored.load(Relaxed));
-        let plain = Dimensions { stack, scope: ScopeId::NONE, ..of };
-        limit::beyond(p, || self.records.site(plain))
-    }
-
-    /// Returns the node of the caller's stack, if the mode has stacks.
-    fn stack(&mut self, p: &'static Store, caller: &Caller) -> NodeId {
-        if !Mode::from_number(mode(p.header())).is_some_and(Mode::has_stacks) {
-            return NodeId::NONE;
-        }
-        match unwinder(&mut self.apart) {
-            Some(apart) => apart.capture(process(), caller.entry.registers(), caller.stack),
-            None => {
-                p.lost(Loss::NoNode);
-                NodeId::NONE
-            }
-        }
-    }
-
-    /// Counts a new mapping, first at its site, then in the lane.
-    fn charge(&mut self, caller: &Caller, site: SiteId, (requested, bytes): (u64, u64), re: bool) {
-        let p = store();
-        let header = p.header();
-        let rose = self.rise(p, header, bytes);
-        let record = site.record();
-        sites::add_alloc(record, requested, bytes, header.mapped_epoch.get(), rose);
-        record.reallocations.add(re as u64);
-        self.records.change(p, site, bytes, 1);
-        match self.records.lane(caller.lane, LANES_MAX) {
-            Some(lane) => {
-                lane.requested_classes[size_class(requested)].add(1);
-                lane.usable_classes[size_class(bytes)].add(1);
-                lane.requested_bytes.add(requested);
-                lane.usable_bytes.add(bytes);
-                lane.reallocations.add(re as u64);
-            }
-            None => p.lost(Loss::NoLane),
-        }
-        self.sample(p, caller);
-    }
-
-    /// Takes out a range; `keep` returns whether a part may be put back.
+    /// Takes out a range; `keep` returns whether a part may be put back. Not inlined, so that its
+    /// data are not on the stack of the unwinder.
+    #[inline(never)]
     fn unmap(&mut self, caller: &Caller, range: Range, mut keep: impl FnMut(Part) -> bool) {
         let p = store();
-        let Mappings { table, records, rising, .. } = self;
-        let lane = records.lane(caller.lane, LANES_MAX);
+        let Mappings { table, counted } = self;
         let is_whole = table.cut(range, |part| {
-            *rising = false;
-            discharge(p.header(), lane, &part);
-            records.change(
-                p,
-                part.site,
-                part.bytes.wrapping_neg(),
-                (part.is_last as u64).wrapping_neg(),
-            );
+            counted.discharge(caller, part.gone);
             keep(part)
         });
         if !is_whole {
             p.lost(Loss::NoMapping);
         }
-        self.sample(p, caller);
+        counted.sample(p, caller);
     }
 
     /// Puts back a part whose unmapping failed.
     #[inline(never)]
     fn put_back(&mut self, caller: &Caller, taken: Taken) {
-        let p = store();
-        let Some(part) = self.table.put_back(taken) else {
-            return p.lost(Loss::NoMapping);
-        };
-        let header = p.header();
-        let rose = self.rise(p, header, part.bytes);
-        let (gone, bytes) = ((part.is_last as u64).wrapping_neg(), part.bytes.wrapping_neg());
-        let epoch = header.mapped_epoch.get();
-        sites::unmapped(part.site.record(), gone, bytes, epoch, rose);
-        self.records.change(p, part.site, part.bytes, part.is_last as u64);
-        if let Some(lane) = self.records.lane(caller.lane, LANES_MAX) {
-            lane.freed_classes[size_class(part.whole_bytes)].add(gone);
-            lane.freed_here_bytes.add(bytes);
-        }
-        self.sample(p, caller);
-    }
-
-    /// Adds mapped bytes. Returns whether that is a new peak.
-    fn rise(&mut self, p: &Store, header: &FileHeader, bytes: u64) -> bool {
-        header.mapped_bytes.add(bytes);
-        let mapped = header.mapped_bytes.get();
-        if mapped <= header.mapped_peak_bytes.get() {
-            return false;
-        }
-        if !self.rising {
-            header.mapped_epoch.add(1);
-            self.rising = true;
-        }
-        header.mapped_peak_bytes.set(mapped);
-        let now = p.now();
-        header.mapped_peak_time_ns.set(now);
-        p.note_time(now);
-        true
-    }
-
-    /// Takes a sample if mapped bytes have changed much since the last one. Not inlined, so that
-    /// its record is not on the stack of the unwinder.
-    #[inline(never)]
-    fn sample(&mut self, p: &Store, caller: &Caller) {
-        let header = p.header();
-        let (live_bytes, peak_bytes) = (header.mapped_bytes.get(), header.mapped_peak_bytes.get());
-        let samples = &mut self.records.samples;
-        if !samples.is_outdated(live_bytes, peak_bytes) {
-            return;
-        }
-        let time_ns = p.now();
-        if samples.overwrite(time_ns, live_bytes, peak_bytes) {
-            return;
-        }
-        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(p);
-        let sample = Sample {
-            time_ns,
-            live_bytes,
-            peak_bytes,
-            allocations: 0,
-            frees: 0,
-            usable_bytes: 0,
-            resident_bytes,
-            virtual_bytes,
-        };
-        let lane = caller.lane.index.get();
-        if samples.append(Kind::MappedTimeline, lane, sample).is_none() {
-            p.lost(Loss::NoSample);
+        match self.table.put_back(taken) {
+            Some(part) => self.counted.restore(caller, part.gone),
+            None => store().lost(Loss::NoMapping),
         }
     }
-}
-
-/// Counts a part that was unmapped, at the site that mapped it and in the lane that unmaps it.
-fn discharge(header: &FileHeader, lane: Option<&Lane>, part: &Part) {
-    let (gone, bytes) = (part.is_last as u64, part.bytes);
-    header.mapped_bytes.set(header.mapped_bytes.get().saturating_sub(bytes));
-    sites::unmapped(part.site.record(), gone, bytes, header.mapped_epoch.get(), false);
-    if let Some(lane) = lane {
-        lane.freed_classes[size_class(part.whole_bytes)].add(gone);
-        lane.freed_here_bytes.add(bytes);
-    }
-}
-
-fn mode(header: &FileHeader) -> u32 {
-    header.mode.get()
-}
-
-/// Returns the unwinder, created when it is first needed.
-fn unwinder<'a>(apart: &'a mut Option<&'static mut Apart>) -> Option<&'a mut &'static mut Apart> {
-    if apart.is_none() {
-        *apart = own_stack::call(Apart::create).flatten();
-    }
-    apart.as_mut()
 }

@@ -2,6 +2,7 @@
 
 pub mod account_ranges;
 pub mod accounts;
+pub mod device;
 pub mod exit;
 pub mod fast_path;
 pub mod gate;
@@ -12,6 +13,7 @@ pub mod mappings;
 pub mod marks;
 pub mod monitors;
 pub mod output;
+pub mod outside_heap;
 pub mod own_mapping;
 pub mod peak;
 pub mod process;

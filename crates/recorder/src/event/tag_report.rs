@@ -7,8 +7,8 @@
 use crate::event::lane::{self, LaneState};
 use crate::event::tag_text::{self, Out};
 use crate::event::tag_tree::{Node, Request, Snapshot, Tree};
+use crate::event::tallies;
 use crate::event::tally::{ALLOCATED, COUNTERS, FREED};
-use crate::event::{tallies, timeline};
 use crate::store::ids::{NameId, ScopeId};
 use crate::store::shared::{Store, store};
 use crate::sys::kernel::{self, Fd, Path};
@@ -102,7 +102,7 @@ impl Workspace {
         });
         let allocated = self.sum_up();
         self.trees().iter_mut().for_each(|tree| describe(tree, request));
-        let (resident_bytes, virtual_bytes) = timeline::memory_of_process(store());
+        let (resident_bytes, virtual_bytes) = store().memory_of_process();
         let (buffer, path) = (self.buffer, self.buffer.wrapping_add(BUFFER));
         // SAFETY: parts of the memory that nothing else refers to.
         let (buffer, path) = unsafe {

@@ -13,7 +13,6 @@ use crate::store::spans::spans;
 use crate::sys::front;
 use crate::sys::locked::Guarded;
 use crate::sys::wiped::Wiped;
-use crate::sys::{confined, kernel, memory};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use heaptide_format::shared::{FileHeader, Word};
@@ -106,7 +105,7 @@ fn append(p: &Store, lane: &mut LaneState, samples: &mut Samples, now: u64) {
 
 /// Returns the state of the process.
 fn state(p: &Store, now: u64) -> Sample {
-    let (resident_bytes, virtual_bytes) = memory_of_process(p);
+    let (resident_bytes, virtual_bytes) = p.memory_of_process();
     let sums = stats::sums(process());
     let live = live_of_lanes(p.header(), sums.usable_bytes.wrapping_sub(sums.freed_bytes) as i64);
     Sample {
@@ -128,12 +127,4 @@ fn live_of_lanes(header: &FileHeader, summed: i64) -> u64 {
     let published = header.published_live.get();
     let bound = bound_bytes(header) as i64;
     summed.clamp(published - bound, published + bound).max(0) as u64
-}
-
-/// Returns resident bytes, and virtual bytes without those that the recorder has reserved; 0 if
-/// unknown.
-pub fn memory_of_process(p: &Store) -> (u64, u64) {
-    let size = if confined::may_call() { kernel::memory_size() } else { None };
-    let own = memory::reserved() + p.reserved.load(Relaxed);
-    size.map_or((0, 0), |size| (size.resident, size.all.saturating_sub(own)))
 }

@@ -83,9 +83,9 @@ budgets! {
     /// Names of mapped files, each with a site for each stack that maps it.
     MAPPED_FILES_MAX = 1 << 13, 512, "names of mapped files",
         "mappings of further files have the name `[other files]`", None;
-    /// Changes of mapped bytes.
-    MAPPED_CHANGES_MAX = 1 << 15, 32, "changes of mapped bytes",
-        "the peak of heap and mappings together is a bound", None;
+    /// Changes of the bytes of a kind of memory outside the heap, of which there are two.
+    CHANGES_MAX = 1 << 15, 64, "changes of mapped bytes, and of device memory",
+        "the peaks of heap and mappings together, and of each device, are bounds", None;
     /// Lines of Python functions.
     PYTHON_LINES_MAX = 1 << 19, 112, "lines of Python functions",
         "frames of new lines are `[other Python lines]`", None;

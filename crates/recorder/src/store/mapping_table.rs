@@ -6,6 +6,7 @@
 //! tens of mappings, allocators thousands, so the array rarely has more than some tens of entries.
 
 use crate::store::ids::SiteId;
+use crate::store::outside_records::Gone;
 use crate::sys::memory::{self, InChild};
 use crate::sys::range::Range;
 use core::ptr::null_mut;
@@ -60,12 +61,7 @@ impl Taken {
 #[derive(Clone, Copy)]
 pub struct Part {
     pub taken: Taken,
-    pub site: SiteId,
-    pub bytes: u64,
-    /// Size of the whole mapping when it was created.
-    pub whole_bytes: u64,
-    /// Set if no other part of the mapping is live.
-    pub is_last: bool,
+    pub gone: Gone,
 }
 
 /// The table's result for an address.
@@ -409,13 +405,13 @@ impl Table {
 }
 
 fn part_of(mapping: &Mapping, taken: Taken) -> Part {
-    Part {
-        taken,
+    let gone = Gone {
         site: mapping.site,
         bytes: length(taken.range),
         whole_bytes: mapping.bytes,
         is_last: mapping.ranges == 0,
-    }
+    };
+    Part { taken, gone }
 }
 
 fn length(range: Range) -> u64 {
@@ -483,9 +479,9 @@ mod tests {
         fn cut(&mut self, page: u64, pages: u64, keep: bool) -> Vec<Part> {
             let (mut bytes, mut gone, mut parts) = (BTreeMap::new(), Vec::new(), Vec::new());
             assert!(self.table.cut(range(page, pages), |part| {
-                *bytes.entry(part.site.number()).or_insert(0) += part.bytes;
-                if part.is_last {
-                    gone.push(part.site.number());
+                *bytes.entry(part.gone.site.number()).or_insert(0) += part.gone.bytes;
+                if part.gone.is_last {
+                    gone.push(part.gone.site.number());
                 }
                 parts.push(part);
                 keep
@@ -573,7 +569,7 @@ mod tests {
                 assert!(table.add(range(2 * page, 1), SiteId::new(1)));
             }
             assert!(table.count >= 4, "turn {turn}");
-            assert!(table.cut(range(0, 2 * MANY), |part| !part.is_last));
+            assert!(table.cut(range(0, 2 * MANY), |part| !part.gone.is_last));
             assert_eq!(table.count, 0);
         }
         assert!(!table.free_pieces.is_null());
@@ -586,7 +582,11 @@ mod tests {
         let mut lasts = Vec::new();
         for (page, pages) in [(13, 2), (10, 3), (15, 5)] {
             assert!(table.cut(range(page, pages), |part| {
-                lasts.push((part.bytes / PAGE, part.is_last, part.whole_bytes / PAGE));
+                lasts.push((
+                    part.gone.bytes / PAGE,
+                    part.gone.is_last,
+                    part.gone.whole_bytes / PAGE,
+                ));
                 false
             }));
         }
@@ -604,10 +604,10 @@ mod tests {
         });
         // Another thread unmaps the rest, so nothing of the mapping is left.
         table.cut(range(2, 2), |part| {
-            assert!(part.is_last);
+            assert!(part.gone.is_last);
             false
         });
-        assert!(table.put_back(first).is_some_and(|part| part.is_last));
+        assert!(table.put_back(first).is_some_and(|part| part.gone.is_last));
         assert_eq!(table.known(0), Known { site: SiteId::new(3), end: 2 * PAGE });
         assert_eq!(table.known(2 * PAGE), Known { site: SiteId::NONE, end: u64::MAX });
     }

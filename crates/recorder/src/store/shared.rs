@@ -4,7 +4,7 @@
 use crate::store::shadow;
 use crate::sys::locked::Lock;
 use crate::sys::wiped::Wiped;
-use crate::sys::{clock, confined};
+use crate::sys::{clock, confined, kernel, memory};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use heaptide_format::Loss;
@@ -78,6 +78,14 @@ pub fn wipe_in_children() {
 pub const LABELLED: u32 = 1 << 31;
 
 impl Store {
+    /// Returns resident bytes of the process, and virtual bytes without those that the recorder has
+    /// reserved; 0 if unknown.
+    pub fn memory_of_process(&self) -> (u64, u64) {
+        let size = if confined::may_call() { kernel::memory_size() } else { None };
+        let own = memory::reserved() + self.reserved.load(Relaxed);
+        size.map_or((0, 0), |size| (size.resident, size.all.saturating_sub(own)))
+    }
+
     /// Returns the profile's header. May only be called while there is a profile
     /// ([`Store::has_profile`]).
     #[inline(always)]

@@ -38,6 +38,8 @@ pub struct Tls {
     pub exec_memory: Cell<*mut u8>,
     /// The assumed usable bytes of the block of the current event.
     pub usable: Cell<u64>,
+    /// Number of functions of device drivers that the thread is in.
+    pub driver_calls: Cell<u32>,
 }
 
 /// Returns this thread's block.

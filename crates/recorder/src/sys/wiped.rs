@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Maximum number of statics that are noted. There are 23.
+/// Maximum number of statics that are noted. There are 24.
 const NOTED_MAX: usize = 40;
 /// Address and size of each static that is zeroed in children; 0 for none.
 static NOTED: [[AtomicUsize; 2]; NOTED_MAX] =

@@ -162,7 +162,7 @@ pub fn relocate(code: &[u8], size: usize, address: u64, to: u64) -> Result<Moved
     let signing = SIGNINGS.into_iter().find(|(signs, _)| *signs == first);
     let stays = signing.is_some() || LANDINGS.contains(&first);
     let patch_at = if stays { JUMP_BYTES } else { 0 };
-    let mut writer = Writer { to, moved: Moved::new(), word: None };
+    let mut writer = Writer { to, moved: Moved::nothing(), word: None };
     writer.moved.patch_at = patch_at;
     if let Some((signs, undo)) = signing {
         writer.moved.undo = undo;

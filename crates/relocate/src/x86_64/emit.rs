@@ -43,7 +43,7 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(to: u64) -> Writer {
-        Writer { moved: Moved::new(), to }
+        Writer { moved: Moved::nothing(), to }
     }
 
     pub fn finish(mut self, patch_at: usize) -> Moved {

@@ -64,6 +64,11 @@ pub(crate) fn serialize_site<M: SerializeMap>(
         map.serialize_entry("protection", &mapping.protection)?;
         map.serialize_entry("flags", &mapping.flags)?;
     }
+    if let Some(memory) = site.kind.device_memory() {
+        map.serialize_entry("class", memory.class.name())?;
+        map.serialize_entry("api", memory.device.api.name())?;
+        map.serialize_entry("device", &memory.device.number)?;
+    }
     if let Some(size) = site.size {
         map.serialize_entry("size", &size)?;
     }

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
-    Highest, Interception, Lane, Loss, MappedTotals, MappingClass, Measure, Measures, Process,
-    ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
+    DeviceSum, DeviceTotals, Highest, Interception, Lane, Loss, MappedTotals, MappingClass,
+    Measure, Measures, Process, ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use heaptide_analysis::views::highest::live_requested_replayed;
@@ -107,6 +107,7 @@ impl Serialize for Image<'_> {
         map.serialize_entry("end", &EndEntry::of(process.lifetime.end))?;
         map.serialize_entry("totals", &Totals(process))?;
         map.serialize_entry("mapped", &process.mapped.as_ref().map(MappedEntry::of))?;
+        map.serialize_entry("device", &process.device.as_ref().map(DeviceEntry::of))?;
         map.serialize_entry("histogram", &seq(process.tables.histogram.iter().map(SizeClass)))?;
         let visits = visits(process);
         let lanes = process.tables.lanes.iter().zip(&visits);
@@ -265,6 +266,61 @@ impl MappedEntry {
             live_bytes: t.live_bytes,
             live_mappings: t.live_blocks,
             classes: mapped.classes.iter().map(class).collect(),
+        }
+    }
+}
+
+/// All device memory of a process, regardless of the selection.
+#[derive(serde::Serialize)]
+struct DeviceEntry {
+    peak_bytes: u64,
+    peak_time_s: f64,
+    allocations: u64,
+    frees: u64,
+    allocated_bytes: u64,
+    freed_bytes: u64,
+    live_bytes: u64,
+    live_blocks: u64,
+    devices: Vec<DeviceSumEntry>,
+}
+
+/// The memory of one device.
+#[derive(serde::Serialize)]
+struct DeviceSumEntry {
+    api: &'static str,
+    device: Option<u16>,
+    /// Null if it is not known.
+    peak_bytes: Option<u64>,
+    at_peak_bytes: u64,
+    allocations: u64,
+    allocated_bytes: u64,
+    live_bytes: u64,
+    live_blocks: u64,
+}
+
+impl DeviceEntry {
+    fn of(of: &DeviceTotals) -> DeviceEntry {
+        let t = &of.totals;
+        let sum = |sum: &DeviceSum| DeviceSumEntry {
+            api: sum.device.api.name(),
+            device: sum.device.number,
+            peak_bytes: sum.peak_bytes,
+            at_peak_bytes: sum.measures.at_peak_bytes,
+            allocations: sum.measures.allocations,
+            allocated_bytes: sum.measures.usable_bytes,
+            live_bytes: sum.measures.live_bytes,
+            live_blocks: sum.measures.live_blocks,
+        };
+        DeviceEntry {
+            peak_bytes: t.peak_bytes,
+            peak_time_s: seconds(of.peak_time_ns),
+            allocations: t.allocations,
+            frees: t.frees,
+            allocated_bytes: t.usable_bytes,
+            freed_bytes: t.freed_bytes,
+            live_bytes: t.live_bytes,
+            live_blocks: t.live_blocks,
+            devices: of.devices.iter().map(sum).collect(),
         }
     }
 }

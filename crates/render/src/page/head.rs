@@ -16,6 +16,7 @@ use heaptide_analysis::views::owners_over_time::OwnersOverTime;
 
 use crate::shared::annotations::mark_kind;
 use crate::shared::command_line::command_line;
+use crate::shared::device::device_summary;
 use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ended, sampling_says};
 use crate::shared::losses::is_significant;
@@ -236,6 +237,8 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
         process.completeness.part.iter().map(|part| ("counts", printable(part).into_owned())),
     );
     facts.extend(process.completeness.memory.iter().map(|memory| ("memory", memory.clone())));
+    let device = device_summary(process);
+    facts.extend(device.map(|(peak, says)| ("device", format!("{peak} at peak, {says}"))));
     facts.extend(sampling_says(process).map(|says| ("sampled", says)));
     facts
 }

@@ -2,8 +2,8 @@
 
 /** Kinds of memory by the number in the column `site.kind`. */
 const kinds = ["heap", "pool chunk", "mapped", "pool block", "outside", "outside pool block",
-  "outside pool chunk"];
-const POOL_BLOCK = 3;
+  "outside pool chunk", "device"];
+const [POOL_BLOCK, DEVICE] = [3, 7];
 const [OWN, INLINED] = [1, 1];
 
 /** Converts distances to earlier rows into row numbers. */
@@ -67,7 +67,7 @@ class Model {
     }[measure.name];
     const kind = columns["site.kind"];
     const inPools = measure.name === "live_bytes" || measure.name === "at_peak_bytes";
-    const isPlain = (k) => k < POOL_BLOCK || (k === POOL_BLOCK && inPools);
+    const isPlain = (k) => k < POOL_BLOCK || k === DEVICE || (k === POOL_BLOCK && inPools);
     const values = raw.slice();
     for (let site = 0; site < values.length; site += 1) {
       if (!isPlain(kind[site])) values[site] = 0;

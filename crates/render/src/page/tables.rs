@@ -207,5 +207,6 @@ fn kind(kind: SiteKind) -> u64 {
         SiteKind::Outside => 4,
         SiteKind::OutsidePoolBlock => 5,
         SiteKind::OutsidePoolChunk => 6,
+        SiteKind::Device(_) => 7,
     }
 }

@@ -14,7 +14,7 @@ const MARK_NAME_CHARS: usize = 60;
 
 /// Returns whether memory of this kind is in the totals.
 pub(crate) fn in_totals(kind: SiteKind) -> bool {
-    matches!(kind, SiteKind::Heap | SiteKind::PoolBlock | SiteKind::PoolChunk | SiteKind::Mapped(_))
+    kind.is_in_totals()
 }
 
 /// Returns the name of this kind of memory.
@@ -27,6 +27,7 @@ pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
         SiteKind::PoolChunk => "idle pool",
         SiteKind::OutsidePoolChunk => "other idle pool",
         SiteKind::Mapped(mapping) => mapping.class.name(),
+        SiteKind::Device(_) => "device memory",
     }
 }
 

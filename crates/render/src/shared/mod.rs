@@ -7,6 +7,7 @@ pub mod answer;
 pub mod branches;
 pub mod change;
 pub mod command_line;
+pub(crate) mod device;
 pub mod difference;
 pub mod distinct_names;
 pub mod frames;

@@ -45,6 +45,8 @@ const UNEXPLAINED_PERCENT: u64 = 10;
 const TOUCHED_PERCENT: u64 = 70;
 /// A sum of two peaks is peak usage if it exceeds the highest sample by less than this percentage.
 const UNSURE_PERCENT: u64 = 2;
+/// Memory of devices is stated if its peak is at least this percentage of peak usage.
+const DEVICE_PERCENT: u64 = 10;
 /// An account describes peak usage if it has at least this percentage of it.
 const NEAR_PEAK_PERCENT: u64 = 90;
 
@@ -55,12 +57,24 @@ const BESIDE_RUNTIME_PERCENT: u64 = 1;
 
 /// Returns sentences about the memory of a process at peak; `None` if nothing was recorded.
 pub fn sentence(process: &Process) -> Option<String> {
-    if process.totals.at_peak_bytes == 0 {
-        return None;
-    }
-    let sentences = [holders(process), growth(process), untouched(process), unexplained(process)];
+    let sentences = if process.totals.at_peak_bytes == 0 {
+        [None, None, None, None, device(process)]
+    } else {
+        let (holders, growth) = (holders(process), growth(process));
+        [holders, growth, untouched(process), unexplained(process), device(process)]
+    };
     let said: Vec<String> = sentences.into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// States the memory of devices beside that of the host, unless it is the memory that is shown.
+fn device(process: &Process) -> Option<String> {
+    let peak = process.device.as_ref()?.totals.peak_bytes;
+    let is_shown = process.tables.sites.iter().any(|site| site.kind.device_memory().is_some());
+    let is_large = is_at_least(peak, process.totals.peak_bytes, DEVICE_PERCENT) && peak > 0;
+    (is_large && !is_shown).then(|| {
+        format!("Devices had up to {} more, which is counted apart (`--kind device`).", bytes(peak))
+    })
 }
 
 /// A function or scope that holds memory.

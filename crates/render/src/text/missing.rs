@@ -1,6 +1,6 @@
 //! Significant gaps of a recording, for the summary of a run.
 
-use heaptide_analysis::model::{Loss, Off, Process, ProfileLimit, Recording};
+use heaptide_analysis::model::{DeviceApi, Loss, Off, Process, ProfileLimit, Recording};
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
 use heaptide_analysis::views::unstored::unstored_allocations;
 
@@ -48,7 +48,7 @@ pub fn of_process(process: &Process) -> Vec<String> {
         format!("{what}: {why}")
     });
     let off = off(process).map(|time| format!("{WHILE_OFF}: {time}"));
-    let device = driver(process).map(|driver| format!("{DEVICE}: {}", of_driver(driver)));
+    let device = unrecorded_device(process).map(|why| format!("{DEVICE}: {why}"));
     let all = [everything, in_part, own_malloc, other, off, device, nearly_all];
     all.into_iter().flatten().collect()
 }
@@ -83,25 +83,36 @@ fn while_off(recording: &Recording) -> Option<String> {
 
 const DEVICE: &str = "device memory";
 
-/// The libraries through which programs take memory of GPUs, without their version: of CUDA, HIP
-/// and what it is built on, Level Zero and OpenCL.
-const DRIVERS: [&str; 5] =
-    ["libcuda.so", "libamdhip64.so", "libhsa-runtime64.so", "libze_loader.so", "libOpenCL.so"];
+/// The libraries through which programs take memory of GPUs, without their version, and the
+/// interface by which it is recorded: of CUDA, HIP and what it is built on, Level Zero and OpenCL.
+const DRIVERS: [(&str, Option<DeviceApi>); 5] = [
+    ("libcuda.so", Some(DeviceApi::Cuda)),
+    ("libamdhip64.so", Some(DeviceApi::Hip)),
+    ("libhsa-runtime64.so", Some(DeviceApi::Hip)),
+    ("libze_loader.so", Some(DeviceApi::LevelZero)),
+    ("libOpenCL.so", None),
+];
 
-/// Returns the library of a GPU that a process loaded, if any.
-fn driver(process: &Process) -> Option<&'static str> {
+/// Returns why memory of a GPU is not recorded, if a process loaded such a library.
+fn unrecorded_device(process: &Process) -> Option<String> {
     let names = process.tables.modules.iter().filter_map(|module| module.path.rsplit('/').next());
     let names: Vec<&str> = names.collect();
-    DRIVERS.into_iter().find(|driver| names.iter().any(|name| name.starts_with(driver)))
-}
-
-fn of_driver(driver: &str) -> String {
-    format!("the program loaded {driver}; what it allocates on a GPU is not recorded")
+    let drivers = &process.completeness.drivers;
+    let loaded = DRIVERS.into_iter().filter(|(name, _)| names.iter().any(|n| n.starts_with(name)));
+    let mut unrecorded =
+        loaded.filter_map(|(name, by)| match drivers.iter().find(|(api, _)| Some(*api) == by) {
+            Some((_, None)) => None,
+            Some((_, Some(why))) => Some((name, *why)),
+            None => Some((name, "")),
+        });
+    let (driver, why) = unrecorded.next()?;
+    let why = if why.is_empty() { ";".to_owned() } else { format!("{why}:") };
+    Some(format!("the program loaded {driver}{why} what it allocates on a GPU is not recorded"))
 }
 
 fn device_memory(recording: &Recording) -> Option<String> {
-    let with = || recording.processes.iter().filter(|process| driver(process).is_some());
-    let of = of_driver(with().find_map(driver)?);
+    let with = || recording.processes.iter().filter(|process| unrecorded_device(process).is_some());
+    let of = with().find_map(unrecorded_device)?;
     Some(whose(recording, images(with()), DEVICE, &of))
 }
 

@@ -8,6 +8,7 @@ use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
 use crate::shared::command_line::command_line;
+use crate::shared::device::device_summary;
 use crate::shared::heading::{ending, highest_says, live_name, place, ran, removed_says};
 use crate::shared::losses::meaning;
 use crate::shared::mapped::mapped_summary;
@@ -336,6 +337,9 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         // Runtimes reserve much more than they use.
         let of = if runtime.is_some() { "of address space " } else { "" };
         row(out, "mapped", &peak, &format!("{of}{says}"))?;
+    }
+    if let Some((peak, says)) = device_summary(process) {
+        row(out, "device", &peak, &format!("at peak, {says}"))?;
     }
     if let Some((resident, note)) = accounts::summary(process) {
         row(out, "resident", &bytes(resident), &note)?;

@@ -8,6 +8,7 @@ use heaptide_analysis::model::{End, Process, PythonObjects, Recording};
 use crate::shared::accounts;
 use crate::shared::answer::Answer;
 use crate::shared::command_line::command_line;
+use crate::shared::device::device_summary;
 use crate::shared::heading::{ended, removed_says, sampling_says, trace_says};
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
@@ -57,6 +58,8 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
             mapped_summary(process).map(|(peak, says)| format!("  mapped     {peak} {says}")),
         ),
     }
+    let device = device_summary(process);
+    lines.extend(device.map(|(peak, says)| format!("  device     {peak} at peak, {says}")));
     let resident = accounts::summary(process);
     lines.extend(resident.map(|(size, note)| format!("  resident   {} {note}", bytes(size))));
     if subject.is_none() && !std::ptr::eq(process, largest) {

@@ -142,6 +142,8 @@ pub fn process() -> Process {
     Process {
         mapped: None,
         mappings: None,
+        device: None,
+        device_memory: None,
         identity: identity(),
         lifetime: Lifetime {
             start_realtime_ns: 1_700_000_000_123_456_789,

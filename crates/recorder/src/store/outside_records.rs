@@ -1,22 +1,85 @@
-//! Records of mappings: a site for each combination of stack, scope, thread and kind of mapping,
-//! counters for each lane, and the names of mapped files. One lock guards all of them.
+//! Records of memory outside the heap: a site for each combination of stack, scope, thread and
+//! kind of memory, counters for each lane, and the names of mapped files. One lock guards those of
+//! a kind.
 
-use crate::store::budgets::{MAPPED_CHANGES_MAX, MAPPED_FILES_MAX};
+use crate::store::budgets::{CHANGES_MAX, MAPPED_FILES_MAX};
 use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
 use crate::store::index::Index;
 use crate::store::profile::{Cursor, string};
 use crate::store::samples::Samples;
 use crate::store::shared::Store;
 use crate::sys::memory::{self, InChild};
-use heaptide_format::shared::{Key, Lane, Site, Word};
-use heaptide_format::{KEY_BIT, KEY_LABELLED, KEY_MAPPING, Kind, MappedChange, MappingKey};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use heaptide_format::shared::{FileHeader, Key, Lane, Site, Word};
+use heaptide_format::{
+    KEY_BIT, KEY_DEVICE, KEY_LABELLED, KEY_MAPPING, Kind, MappedChange, MappingKey,
+};
 
 /// The name of all files beyond the budget; reports put names of files in brackets.
 const OTHER_FILES: &[u8] = b"other files";
 
-/// Cursors for records of mappings, and the indices that find them again. All zeros: none yet.
+/// A kind of memory outside the heap.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Space {
+    Mapped = 0,
+    Device = 1,
+}
+
+/// The words of a profile's header for a kind of memory.
+pub struct Words<'a> {
+    pub bytes: &'a AtomicU64,
+    pub peak_bytes: &'a AtomicU64,
+    pub peak_time_ns: &'a AtomicU64,
+    pub epoch: &'a AtomicU32,
+}
+
+impl Space {
+    pub fn words(self, header: &FileHeader) -> Words<'_> {
+        match self {
+            Space::Mapped => Words {
+                bytes: &header.mapped_bytes,
+                peak_bytes: &header.mapped_peak_bytes,
+                peak_time_ns: &header.mapped_peak_time_ns,
+                epoch: &header.mapped_epoch,
+            },
+            Space::Device => Words {
+                bytes: &header.device_bytes,
+                peak_bytes: &header.device_peak_bytes,
+                peak_time_ns: &header.device_peak_time_ns,
+                epoch: &header.device_epoch,
+            },
+        }
+    }
+
+    /// Returns the kind of its samples.
+    pub fn timeline(self) -> Kind {
+        self.of(Kind::MappedTimeline, Kind::DeviceTimeline)
+    }
+
+    fn of<T>(self, mapped: T, device: T) -> T {
+        match self {
+            Space::Mapped => mapped,
+            Space::Device => device,
+        }
+    }
+}
+
+/// Memory that ends, or whose end is reverted.
+#[derive(Clone, Copy)]
+pub struct Gone {
+    pub site: SiteId,
+    pub bytes: u64,
+    /// Size of the whole when it was allocated.
+    pub whole_bytes: u64,
+    /// Set if nothing of it is left.
+    pub is_last: bool,
+}
+
+/// Cursors for records, and the indices that find them again. All zeros: none of mappings yet.
 #[repr(C)]
 pub struct Records {
+    pub space: Space,
     sites: Cursor,
     keys: Cursor,
     lanes: Cursor,
@@ -29,25 +92,25 @@ pub struct Records {
     files: Index<2>,
     /// Number of these names.
     files_used: usize,
-    /// The counters of mappings of each lane, by index of the lane.
+    /// The counters of each lane, by index of the lane.
     by_lane: *mut Option<&'static Lane>,
 }
 
-/// The dimensions that distinguish a site of mappings.
+/// The dimensions that distinguish a site.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Dimensions {
     pub stack: NodeId,
     pub scope: ScopeId,
     pub lane: u32,
-    pub kind: MappingKey,
+    /// A packed [`MappingKey`], or [`heaptide_format::DeviceKey`].
+    pub key: u64,
 }
 
 impl Records {
     /// Returns the site for these dimensions; none if it cannot be created.
     pub fn site(&mut self, of: Dimensions) -> SiteId {
-        let kind = of.kind.pack();
         let [stack, scope] = [of.stack.number(), of.scope.number()];
-        let words = [stack, scope, of.lane, kind as u32, (kind >> 32) as u32];
+        let words = [stack, scope, of.lane, of.key as u32, (of.key >> 32) as u32];
         let known = self.index.get(words);
         if known != 0 {
             return SiteId::new(known);
@@ -67,9 +130,10 @@ impl Records {
         key.stack.set(of.stack.number());
         key.scope.set(of.scope.number());
         key.lane.set(of.lane);
-        key.flags.set(KEY_MAPPING);
-        key.size.set(of.kind.pack());
-        let site = self.sites.record::<Site>(Kind::MappedSites, of.lane)?;
+        key.flags.set(self.space.of(KEY_MAPPING, KEY_DEVICE));
+        key.size.set(of.key);
+        let kind = self.space.of(Kind::MappedSites, Kind::DeviceSites);
+        let site = self.sites.record::<Site>(kind, of.lane)?;
         site.key.set(KeyId::of(key).number() | KEY_BIT | KEY_LABELLED);
         key.site.set(SiteId::of(site).number());
         self.keys.commit_record(key);
@@ -77,9 +141,9 @@ impl Records {
         Some(SiteId::of(site))
     }
 
-    /// Stores a change of the bytes and the number of a site's mappings, both in two's complement.
-    /// At the end of the budget it does nothing: readers notice that changes are missing.
-    pub fn change(&mut self, p: &Store, site: SiteId, bytes: u64, mappings: u64) {
+    /// Stores a change of the bytes and the number of a site's pieces, both in two's complement. At
+    /// the end of the budget it does nothing: readers notice that changes are missing.
+    pub fn change(&mut self, p: &Store, site: SiteId, bytes: u64, pieces: u64) {
         if self.changes_used == changes_max(p.header().profile_limit.get()) {
             return;
         }
@@ -89,9 +153,10 @@ impl Records {
             heap_peak_bytes: p.header().peak_bytes.get(),
             bytes,
             site: site.number(),
-            mappings: mappings as u32,
+            mappings: pieces as u32,
         };
-        let _ = self.changes.write(Kind::MappedChanges, 0, change);
+        let kind = self.space.of(Kind::MappedChanges, Kind::DeviceChanges);
+        let _ = self.changes.write(kind, 0, change);
     }
 
     /// Returns the string of a file's name; none if there is no room.
@@ -115,8 +180,8 @@ impl Records {
         stored
     }
 
-    /// Returns the counters of a lane's mappings; none if there is no room. `lanes` is the maximum
-    /// number of lanes.
+    /// Returns the counters of a lane; none if there is no room. `lanes` is the maximum number of
+    /// lanes.
     pub fn lane(&mut self, of: &Lane, lanes: usize) -> Option<&'static Lane> {
         if self.by_lane.is_null() {
             let bytes = lanes * size_of::<Option<&Lane>>();
@@ -129,7 +194,9 @@ impl Records {
         // SAFETY: an entry of the table, which is borrowed with `self`; all zeros is `None`.
         let known = unsafe { &mut *self.by_lane.add(index as usize) };
         if known.is_none() {
-            let record = self.lanes.record::<Lane>(Kind::MappedLanes, index)?;
+            let record = self
+                .lanes
+                .record::<Lane>(self.space.of(Kind::MappedLanes, Kind::DeviceLanes), index)?;
             record.index.set(index);
             self.lanes.commit_record(record);
             *known = Some(record);
@@ -142,7 +209,7 @@ impl Records {
 fn changes_max(profile_limit: u64) -> usize {
     const LIMIT_PART: u64 = 16;
     let within = profile_limit / LIMIT_PART / size_of::<MappedChange>() as u64;
-    if profile_limit == 0 { MAPPED_CHANGES_MAX } else { MAPPED_CHANGES_MAX.min(within as usize) }
+    if profile_limit == 0 { CHANGES_MAX } else { CHANGES_MAX.min(within as usize) }
 }
 
 /// Returns the kind of mapping in the key of a site; none if the site is not one of mappings.
@@ -157,7 +224,7 @@ mod tests {
 
     #[test]
     fn changes_take_a_part_of_a_limited_profile() {
-        assert_eq!([0, 1 << 40].map(changes_max), [MAPPED_CHANGES_MAX; 2]);
+        assert_eq!([0, 1 << 40].map(changes_max), [CHANGES_MAX; 2]);
         assert_eq!(changes_max(1 << 20), (64 << 10) / size_of::<MappedChange>());
     }
 }

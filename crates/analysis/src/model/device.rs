@@ -1,0 +1,108 @@
+//! Memory of devices: GPUs and other accelerators. It is recorded apart from that of the host, with
+//! totals, a peak and sites of its own.
+
+use std::fmt;
+
+use super::measure::Measures;
+
+/// Properties of device memory other than its stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct DeviceMemory {
+    /// Where it is.
+    pub device: Device,
+    /// How it was allocated.
+    pub class: DeviceClass,
+}
+
+/// A device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Device {
+    /// The interface by which its memory was allocated.
+    pub api: DeviceApi,
+    /// Its number there; `None` if it is not known.
+    pub number: Option<u16>,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(f, "{} device {number}", self.api.name()),
+            None => write!(f, "unknown {} device", self.api.name()),
+        }
+    }
+}
+
+/// The interface of a device driver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum DeviceApi {
+    /// The driver interface of CUDA.
+    Cuda,
+    /// HIP.
+    Hip,
+    /// Level Zero.
+    LevelZero,
+    /// One that this version does not know.
+    Other,
+}
+
+impl DeviceApi {
+    /// Returns the name in reports, queries and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceApi::Cuda => "CUDA",
+            DeviceApi::Hip => "HIP",
+            DeviceApi::LevelZero => "Level Zero",
+            DeviceApi::Other => "other",
+        }
+    }
+}
+
+/// How device memory was allocated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum DeviceClass {
+    /// Memory with an address, allocated and freed at the call.
+    Memory,
+    /// Memory that is allocated and freed in the order of a stream, but counted at the calls.
+    Stream,
+    /// An array for textures and surfaces.
+    Array,
+    /// Memory without an address of its own, for mapping into reserved addresses.
+    Physical,
+    /// One that this version does not know.
+    Other,
+}
+
+impl DeviceClass {
+    /// Returns the name in reports, queries and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceClass::Memory => "memory",
+            DeviceClass::Stream => "stream",
+            DeviceClass::Array => "array",
+            DeviceClass::Physical => "physical",
+            DeviceClass::Other => "other",
+        }
+    }
+}
+
+/// Sums over all device memory of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DeviceTotals {
+    /// Sums over all sites of device memory, with the peak of all devices together.
+    pub totals: Measures,
+    /// When that peak was reached, nanoseconds from the start.
+    pub peak_time_ns: u64,
+    /// Sums by device.
+    pub devices: Vec<DeviceSum>,
+}
+
+/// Sums over the memory of one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceSum {
+    /// The device.
+    pub device: Device,
+    /// Sums over its sites.
+    pub measures: Measures,
+    /// The device's own peak; `None` if it is not known, because there were too many changes.
+    pub peak_bytes: Option<u64>,
+}
