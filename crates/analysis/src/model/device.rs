@@ -88,12 +88,15 @@ impl DeviceClass {
 /// Sums over all device memory of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeviceTotals {
-    /// Sums over all sites of device memory, with the peak of all devices together.
+    /// Sums over all sites of device memory, with the peak of all devices together; of joined
+    /// processes, the sum of their peaks.
     pub totals: Measures,
     /// When that peak was reached, nanoseconds from the start.
     pub peak_time_ns: u64,
     /// Sums by device.
     pub devices: Vec<DeviceSum>,
+    /// Number of process images with device memory: of several, peaks need not be at one time.
+    pub images: u32,
 }
 
 /// Sums over the memory of one device.

@@ -488,6 +488,7 @@ fn device(processes: &[Process]) -> Option<DeviceTotals> {
         let peak_bytes = joined.totals.peak_bytes.saturating_add(device.totals.peak_bytes);
         joined.totals.add(&device.totals);
         joined.totals.peak_bytes = peak_bytes;
+        joined.images = joined.images.saturating_add(device.images);
         for sum in &device.devices {
             match joined.devices.iter_mut().find(|known| known.device == sum.device) {
                 Some(known) => {

@@ -93,7 +93,7 @@ pub(super) fn device_tables(
     let (device, totals, peak_time_ns) =
         tables_of(profile, Space::Device, (of, stacks), kind, now_ns)?;
     let devices = by_device(&device);
-    Some((device, DeviceTotals { totals, peak_time_ns, devices }))
+    Some((device, DeviceTotals { totals, peak_time_ns, devices, images: 1 }))
 }
 
 fn device_memory(key: DeviceKey) -> DeviceMemory {

@@ -124,6 +124,9 @@ fn snapshots_resets_children_and_kills() {
     };
     let known = parse(Guest::read("device_steps.c").text(), "// device ");
     assert_met(&read(&[]), &known);
+    let joined = answer(&recording, &trial.scratch, &["report", "--process", "all"]);
+    let line = "15.0 MiB  at most (peaks of 2 images added up), on CUDA device 0";
+    assert!(joined.contains(line), "{joined}");
     let report = read(&["--snapshot", "1"]);
     let totals = &list(&report, "processes")[0]["totals"];
     let found = ["allocations", "live_bytes", "peak_bytes"].map(|name| number(totals, name));

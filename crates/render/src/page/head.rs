@@ -238,7 +238,7 @@ fn facts(process: &Process) -> Vec<(&'static str, String)> {
     );
     facts.extend(process.completeness.memory.iter().map(|memory| ("memory", memory.clone())));
     let device = device_summary(process);
-    facts.extend(device.map(|(peak, says)| ("device", format!("{peak} at peak, {says}"))));
+    facts.extend(device.map(|(peak, says)| ("device", format!("{peak} {says}"))));
     facts.extend(sampling_says(process).map(|says| ("sampled", says)));
     facts
 }

@@ -10,7 +10,7 @@ const NAMED: usize = 4;
 /// Returns the peak of device memory, and a text with the devices and the bytes still live; `None`
 /// if none was allocated.
 pub(crate) fn device_summary(process: &Process) -> Option<(String, String)> {
-    let DeviceTotals { totals, devices, .. } = process.device.as_ref()?;
+    let DeviceTotals { totals, devices, images, .. } = process.device.as_ref()?;
     let own = |sum: &DeviceSum| match sum.peak_bytes {
         Some(peak) => format!("{} {}", sum.device, bytes(peak)),
         None => format!("{} at least {}", sum.device, bytes(sum.measures.at_peak_bytes)),
@@ -29,6 +29,10 @@ pub(crate) fn device_summary(process: &Process) -> Option<(String, String)> {
     };
     let is_shown = process.tables.sites.iter().any(|site| site.kind.device_memory().is_some());
     let stacks = if is_shown { "" } else { "; `--kind device` has its stacks" };
-    let says = format!("{says}, {} live at the end{stacks}", bytes(totals.live_bytes));
+    let when = match images {
+        0 | 1 => "at peak".to_owned(),
+        images => format!("at most (peaks of {images} images added up)"),
+    };
+    let says = format!("{when}, {says}, {} live at the end{stacks}", bytes(totals.live_bytes));
     Some((bytes(totals.peak_bytes), says))
 }

@@ -339,7 +339,7 @@ fn high_and_live(out: &mut Screen, process: &Process) -> io::Result<()> {
         row(out, "mapped", &peak, &format!("{of}{says}"))?;
     }
     if let Some((peak, says)) = device_summary(process) {
-        row(out, "device", &peak, &format!("at peak, {says}"))?;
+        row(out, "device", &peak, &says)?;
     }
     if let Some((resident, note)) = accounts::summary(process) {
         row(out, "resident", &bytes(resident), &note)?;

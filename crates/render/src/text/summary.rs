@@ -59,7 +59,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         ),
     }
     let device = device_summary(process);
-    lines.extend(device.map(|(peak, says)| format!("  device     {peak} at peak, {says}")));
+    lines.extend(device.map(|(peak, says)| format!("  device     {peak} {says}")));
     let resident = accounts::summary(process);
     lines.extend(resident.map(|(size, note)| format!("  resident   {} {note}", bytes(size))));
     if subject.is_none() && !std::ptr::eq(process, largest) {
