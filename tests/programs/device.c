@@ -6,19 +6,21 @@
 // device function:pitched allocations=1 frees=1 requested_bytes=64000 usable_bytes=65536
 // device function:in_stream allocations=4 frees=3 live_bytes=2097152
 // device function:arrays allocations=3 frees=1 usable_bytes=34133 live_bytes=33109
-// device function:physical allocations=4 frees=3 live_bytes=2097152
+// device function:physical allocations=5 frees=4 live_bytes=2097152
 // device function:of_context allocations=3 frees=3 usable_bytes=12582912
 // device function:twice allocations=4 frees=3 live_bytes=1048576
 // device function:fails allocations=1 frees=0 live_bytes=1048576
 // device function:with_dlsym allocations=1 frees=0 live_bytes=3145728
 // device function:looked_up allocations=2 frees=1 live_bytes=5242880
 // device function:of_primary allocations=2 frees=2
+// device function:of_another_driver allocations=2 frees=2 usable_bytes=1572864
 // device function:of_host allocations=0
 // device depth:alloc_by count=1
 // mapped class:pinned mappings=2 live_bytes=131072
 // mapped class:managed mappings=2 live_bytes=524288
 // mapped function:of_host>pinned usable_bytes>=196608 live_bytes=131072
 // plugin: libcuda.so.1 device_cuda.c -foptimize-sibling-calls -pthread -Wl,-soname,libcuda.so.1
+// plugin: libother.so device_cuda.c -pthread -Wl,-Bsymbolic
 // build: -L% -l:libcuda.so.1 -Wl,-rpath,% -ldl
 #include "guest.h"
 #include "device_cuda.h"
@@ -91,6 +93,10 @@ static NOINLINE void physical(void)
     CHECK(cuMemRelease(again) == 0);
     errno = 0;
     CHECK(cuMemRelease(again) != 0 && errno == 0);
+    // Mapped memory without a handle: another release fails and changes nothing.
+    CHECK(cuMemCreate(&again, 2 * MIB, &on_first, 0) == 0);
+    CHECK(cuMemMap(at, 2 * MIB, 0, again, 0) == 0 && cuMemRelease(again) == 0);
+    CHECK(cuMemRelease(again) != 0 && cuMemUnmap(at, 2 * MIB) == 0);
 }
 
 static NOINLINE void of_context(CUcontext first)
@@ -135,9 +141,10 @@ static NOINLINE void with_dlsym(void)
     stay();
 }
 
+static void *alloc, *free_it;
+
 static NOINLINE void looked_up(void)
 {
-    void *alloc, *free_it;
     CHECK(cuGetProcAddress("cuMemAlloc", &alloc, 12000, 0) == 0);
     CHECK(cuGetProcAddress("cuMemFree", &free_it, 12000, 0) == 0);
     CUdeviceptr at = alloc_by((allocator *)alloc, 5 * MIB);
@@ -145,6 +152,21 @@ static NOINLINE void looked_up(void)
     CHECK(((CUresult(*)(CUdeviceptr))free_it)(at) == 0);
     void *same;
     CHECK(cuGetProcAddress("cuMemFreeAsync", &same, 12000, 0) == 0 && same == (void *)cuMemFreeAsync);
+}
+
+// Functions that were looked up stay usable while another driver comes and goes.
+static NOINLINE void of_another_driver(void)
+{
+    void *other = dlopen("libother.so", RTLD_NOW | RTLD_LOCAL);
+    CHECK(other);
+    CUresult (*create)(CUcontext *, unsigned, CUdevice) = dlsym(other, "cuCtxCreate_v2");
+    CUresult (*release)(CUdeviceptr) = dlsym(other, "cuMemFree_v2");
+    CUcontext context;
+    CHECK(create && release && create(&context, 0, 1) == 0);
+    CHECK(release(alloc_by((allocator *)dlsym(other, "cuMemAlloc_v2"), MIB)) == 0);
+    CHECK(dlclose(other) == 0);
+    CUdeviceptr at = alloc_by((allocator *)alloc, MIB / 2);
+    CHECK(((CUresult(*)(CUdeviceptr))free_it)(at) == 0);
 }
 
 static NOINLINE void of_primary(void)
@@ -189,6 +211,7 @@ int main(void)
     fails();
     with_dlsym();
     looked_up();
+    of_another_driver();
     of_primary();
     of_host();
     for (int device = 0; device < 2; device++)

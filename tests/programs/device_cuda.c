@@ -110,7 +110,7 @@ static CUresult release(enum kind kind, uint64_t name)
 {
     pthread_mutex_lock(&lock);
     struct block *block = find(kind, current ? current->device : 0, name);
-    CUresult result = block && !fails ? 0 : FAILED;
+    CUresult result = block && block->references > 0 && !fails ? 0 : FAILED;
     fails = 0;
     if (result == 0) {
         block->references--;

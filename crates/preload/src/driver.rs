@@ -41,6 +41,12 @@ impl Call<'_> {
         let [a, b, c, d, e, f, g] = self.arguments;
         moved(a, b, c, d, e, f, g)
     }
+
+    /// Returns the key of memory by a value, on the current device.
+    fn key(&self, by: By, value: usize) -> Key {
+        let device = driver_state::current_device(self.function.queries());
+        Key { by, api: self.row.api as u8, device, value: value as u64 }
+    }
 }
 
 /// The body of all intercepted functions, which return 0 for success. The functions that it calls
@@ -60,8 +66,8 @@ pub extern "C" fn body(registers: &Registers, sp: u64, bp: u64, function: &Funct
     }
     calls.set(1);
     let result = match row.effect {
-        Effect::Free(at) => free(&call, key(row.api, By::Address, arguments[at])),
-        Effect::Release(by) => free(&call, key(row.api, by, a)),
+        Effect::Free(at) => free(&call, call.key(By::Address, arguments[at])),
+        Effect::Release(by) => free(&call, call.key(by, a)),
         _ => call.make(),
     };
     if result as i32 == 0 {
@@ -69,11 +75,6 @@ pub extern "C" fn body(registers: &Registers, sp: u64, bp: u64, function: &Funct
     }
     calls.set(0);
     result
-}
-
-/// Returns the key of memory by a value, on the current device.
-fn key(api: DeviceApi, by: By, value: usize) -> Key {
-    Key { by, api: api as u8, device: driver_state::current_device(api), value: value as u64 }
 }
 
 /// Records the effect of a successful call.
@@ -89,13 +90,13 @@ fn succeeded(call: &Call) {
             of_host(call, arguments[out], arguments[size], entry);
         }
         Effect::Map => {
-            let handle = key(api, By::Handle, arguments[3]);
+            let handle = call.key(By::Handle, arguments[3]);
             device::mapped::<Preload>(entry, handle, (first as u64, second as u64));
         }
         Effect::Unmap => {
-            device::unmapped::<Preload>(entry, key(api, By::View, first), second as u64);
+            device::unmapped::<Preload>(entry, call.key(By::View, first), second as u64);
         }
-        Effect::Retain => device::retained::<Preload>(entry, key(api, By::View, second)),
+        Effect::Retain => device::retained::<Preload>(entry, call.key(By::View, second)),
         Effect::EndContext => ended(entry, api, Some(first)),
         Effect::RetainPrimary => driver_state::retained(second, pointed(first)),
         Effect::ReleasePrimary => ended(entry, api, driver_state::released(first)),
@@ -107,10 +108,12 @@ fn succeeded(call: &Call) {
             device::ended::<Preload>(entry, what);
         }
         Effect::ResetDevice => {
-            let Key { api, device, .. } = key(api, By::Address, 0);
+            let Key { api, device, .. } = call.key(By::Address, 0);
             device::ended::<Preload>(entry, Ended::Device { api, device });
         }
-        Effect::LookUp => driver_lookup::replace(first, second, third as i32),
+        Effect::LookUp => {
+            driver_lookup::replace(first, second, third as i32, call.function.queries());
+        }
         Effect::List => driver_state::list(second, third),
     }
 }
@@ -160,16 +163,16 @@ fn end(begun: Begun, done: bool) {
 fn allocated(call: &Call) {
     let Call { row, arguments, entry, .. } = call;
     let Effect::Allocate { class, by, out, size, on } = row.effect else { return };
-    let (api, number) = (row.api, row.api as u8);
+    let (api, queries) = (row.api, call.function.queries());
     let Some(value) = pointed(arguments[out]) else { return };
-    let Some(device) = driver_state::device_of(api, on, arguments) else { return };
+    let Some(device) = driver_state::device_of(queries, on, arguments) else { return };
     let Some((requested, bytes)) = bytes(size, arguments) else { return mappings::lost() };
     let context = match class {
         DeviceClass::Physical => 0, // it outlives contexts
         _ if api == DeviceApi::LevelZero => arguments[0] as u64,
-        _ => driver_state::current_context(number),
+        _ => driver_state::current_context(queries),
     };
-    let key = Key { by, api: number, device, value: value as u64 };
+    let key = Key { by, api: api as u8, device, value: value as u64 };
     device::allocated::<Preload>(*entry, &Made { key, class, requested, bytes, context });
 }
 

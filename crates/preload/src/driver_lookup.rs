@@ -22,19 +22,26 @@ pub struct Function {
     moved: AtomicUsize,
     /// Its index in [`ROWS`].
     row: AtomicUsize,
+    /// Functions of its driver.
+    queries: [AtomicUsize; 2],
 }
+
+/// The functions of a driver that return the current device and the current context; 0 if there is
+/// none.
+#[derive(Clone, Copy)]
+pub struct Queries(pub [usize; 2]);
 
 impl Function {
     const fn unused() -> Function {
         let [body, moved, row] = [const { AtomicUsize::new(0) }; 3];
-        Function { body, moved, row }
+        Function { body, moved, row, queries: [const { AtomicUsize::new(0) }; 2] }
     }
 
     /// Returns the function of a row, with the address at which it can be called.
-    pub fn new(body: Body, row: usize, moved: u64) -> Function {
+    pub fn new(body: Body, row: usize, moved: u64, queries: Queries) -> Function {
         let function = Function::unused();
         function.body.store(body as usize, Relaxed);
-        function.set(row, moved as usize);
+        function.set(row, moved as usize, queries);
         function
     }
 
@@ -46,9 +53,14 @@ impl Function {
         self.row.load(Relaxed)
     }
 
+    pub fn queries(&self) -> Queries {
+        Queries([0, 1].map(|index| self.queries[index].load(Relaxed)))
+    }
+
     /// Makes it the function of a row.
-    fn set(&self, row: usize, moved: usize) {
+    fn set(&self, row: usize, moved: usize, Queries(queries): Queries) {
         self.row.store(row, Relaxed);
+        self.queries.iter().zip(queries).for_each(|(to, query)| to.store(query, Relaxed));
         self.moved.store(moved, Release);
     }
 
@@ -78,14 +90,15 @@ pub fn function(index: usize) -> &'static Function {
     &FUNCTIONS[index]
 }
 
-/// Sets the addresses of the stubs of a driver that was loaded now, and the body of their
-/// functions.
-pub fn set_stubs(stubs: impl Iterator<Item = u64>, body: Body) {
-    USED.store(0, Relaxed);
-    for function in &FUNCTIONS {
-        function.set(0, 0);
-        function.body.store(body as usize, Relaxed);
-    }
+/// Returns whether the stubs were made.
+pub fn has_stubs() -> bool {
+    STUBS[0].load(Acquire) != 0
+}
+
+/// Sets the addresses of the stubs, and the body of their functions. They are made once: programs
+/// keep the functions that they looked up, whatever driver is loaded or unloaded later.
+pub fn set_stubs(stubs: [u64; SPARES], body: Body) {
+    FUNCTIONS.iter().for_each(|function| function.body.store(body as usize, Relaxed));
     STUBS.iter().zip(stubs).for_each(|(known, stub)| known.store(stub, Release));
 }
 
@@ -96,7 +109,7 @@ pub fn note(row: usize, address: u64) {
 
 /// Replaces the function that the driver has returned at `out` for a name and a version, unless its
 /// entry is intercepted.
-pub fn replace(name: usize, out: usize, version: i32) {
+pub fn replace(name: usize, out: usize, version: i32, queries: Queries) {
     if name == 0 || out == 0 || version < WITH_64_BITS {
         return;
     }
@@ -109,18 +122,18 @@ pub fn replace(name: usize, out: usize, version: i32) {
     let is_it = |symbol: &[u8]| base(symbol) == base(name.to_bytes_with_nul());
     let is_row = |row: &Row| row.api == DeviceApi::Cuda && is_it(row.symbol);
     if let Some(row) = ROWS.iter().position(is_row)
-        && let Some(stub) = stub_of(row, *out)
+        && let Some(stub) = stub_of(row, *out, queries)
     {
         *out = stub as usize;
     }
 }
 
 /// Returns the stub for a function of a row; `None` if all are in use.
-fn stub_of(row: usize, function: usize) -> Option<u64> {
+fn stub_of(row: usize, function: usize, queries: Queries) -> Option<u64> {
     let known = FUNCTIONS.iter().position(|known| known.is(row, function));
     let index = known.or_else(|| {
         let index = USED.fetch_add(1, Relaxed);
-        FUNCTIONS.get(index)?.set(row, function);
+        FUNCTIONS.get(index)?.set(row, function, queries);
         Some(index)
     })?;
     let stub = STUBS[index].load(Acquire);

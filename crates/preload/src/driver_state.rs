@@ -1,6 +1,7 @@
 //! What is known about device drivers besides their memory: the current device and context, which
 //! the driver itself knows; the primary contexts of CUDA; and the numbers of Level Zero's devices.
 
+use crate::driver_lookup::Queries;
 use crate::driver_table::On;
 use core::mem::transmute;
 use core::sync::atomic::Ordering::Relaxed;
@@ -9,10 +10,6 @@ use heaptide_format::{DEVICE_UNKNOWN, DeviceApi};
 
 /// The most devices whose contexts or handles are known.
 const DEVICES_MAX: usize = 64;
-
-/// Functions of a driver, by API: one that returns the current device, and one that returns the
-/// current context; 0 if there is none.
-static QUERIES: [[AtomicUsize; 2]; 4] = [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; 4];
 
 /// The primary context of each device of CUDA, and how often the program has retained it.
 static PRIMARY: [(AtomicUsize, AtomicU32); DEVICES_MAX] =
@@ -33,16 +30,8 @@ pub fn queries(api: DeviceApi) -> [Option<&'static [u8]>; 2] {
     }
 }
 
-/// Sets the functions with these names.
-pub fn set_queries(api: DeviceApi, found: [usize; 2]) {
-    for (query, address) in QUERIES[api as usize].iter().zip(found) {
-        query.store(address, Relaxed);
-    }
-}
-
 /// Returns the thread's current device.
-pub fn current_device(api: DeviceApi) -> u16 {
-    let query = QUERIES[api as usize][0].load(Relaxed);
+pub fn current_device(Queries([query, _]): Queries) -> u16 {
     if query == 0 {
         return DEVICE_UNKNOWN;
     }
@@ -53,8 +42,7 @@ pub fn current_device(api: DeviceApi) -> u16 {
 }
 
 /// Returns the thread's current context; 0 if there is none.
-pub fn current_context(api: u8) -> u64 {
-    let query = QUERIES.get(api as usize).map_or(0, |queries| queries[1].load(Relaxed));
+pub fn current_context(Queries([_, query]): Queries) -> u64 {
     if query == 0 {
         return 0;
     }
@@ -65,11 +53,11 @@ pub fn current_context(api: u8) -> u64 {
 }
 
 /// Returns the device of an allocation; `None` if the memory is not that of a device.
-pub fn device_of(api: DeviceApi, on: On, arguments: &[usize]) -> Option<u16> {
+pub fn device_of(queries: Queries, on: On, arguments: &[usize]) -> Option<u16> {
     /// `CU_MEM_LOCATION_TYPE_DEVICE`.
     const DEVICE: i32 = 1;
     match on {
-        On::Current => Some(current_device(api)),
+        On::Current => Some(current_device(queries)),
         On::Properties => {
             // SAFETY: the driver has read these properties, whose third and fourth fields are the
             // kind and the number of the location.

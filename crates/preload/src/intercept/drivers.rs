@@ -4,7 +4,7 @@
 use super::island::Island;
 use super::patch::{Function as Code, Patch, write_all};
 use super::{kept, outcome};
-use crate::driver_lookup::Function;
+use crate::driver_lookup::{Function, Queries};
 use crate::driver_table::{Effect, ROW_COUNT, ROWS};
 use crate::{driver, driver_lookup, driver_state, family_calls};
 use heaptide_format::{DeviceApi, NotIntercepted};
@@ -39,6 +39,9 @@ fn intercept(map: &'static LinkMap, api: DeviceApi, is_safe: bool) -> Result<(),
     let mut plan = Plan { codes: [None; ROW_COUNT], patches: [None; ROW_COUNT], is_whole: true };
     let (_, mark) = MARKS.into_iter().find(|(of, _)| *of == api).ok_or(NotIntercepted::Unknown)?;
     let (near, _) = look_up(map, mark).ok_or(NotIntercepted::Unmovable)?;
+    if api == DeviceApi::Cuda && !driver_lookup::has_stubs() {
+        make_stubs(near as u64).ok_or(NotIntercepted::Refused)?;
+    }
     let mut island = Island::near(near as u64).ok_or(NotIntercepted::Refused)?;
     let outcome = plan.make(map, api, &mut island).and_then(|()| {
         let patches = plan.patches.iter().flatten();
@@ -57,9 +60,6 @@ fn intercept(map: &'static LinkMap, api: DeviceApi, is_safe: bool) -> Result<(),
             driver_lookup::note(row, code.address);
         }
     }
-    let address = |name: Option<&[u8]>| name.and_then(|name| look_up(map, name));
-    let found = driver_state::queries(api).map(|name| address(name).map_or(0, |(at, _)| at));
-    driver_state::set_queries(api, found);
     if plan.is_whole { Ok(()) } else { Err(NotIntercepted::Unmovable) }
 }
 
@@ -79,6 +79,9 @@ impl Plan {
         island: &mut Island,
     ) -> Result<(), NotIntercepted> {
         let entry = family_calls::entry();
+        let address = |name: Option<&[u8]>| name.and_then(|name| look_up(map, name));
+        let queries = driver_state::queries(api).map(|name| address(name).map_or(0, |(at, _)| at));
+        let queries = Queries(queries);
         for (index, row) in ROWS.iter().enumerate().filter(|(_, row)| row.api == api) {
             let Some((address, size)) = look_up(map, row.symbol) else { continue };
             let code = Code { address: address as u64, size };
@@ -89,7 +92,7 @@ impl Plan {
             }
             match Patch::plan(code, 0, island) {
                 Ok(patch) => {
-                    let function = Function::new(driver::body, index, patch.moved);
+                    let function = Function::new(driver::body, index, patch.moved, queries);
                     let record = island.keep(function).ok_or(NotIntercepted::Refused)?;
                     patch.pass(record, entry);
                     (self.codes[index], self.patches[index]) = (Some(code), Some(patch));
@@ -98,15 +101,19 @@ impl Plan {
                 Err(_) => return Err(NotIntercepted::Unmovable),
             }
         }
-        if api == DeviceApi::Cuda {
-            let stubs: [u64; driver_lookup::SPARES] = core::array::from_fn(|index| {
-                let record = core::ptr::from_ref(driver_lookup::function(index)) as u64;
-                island.take().map_or(0, |slot| slot.call(record, entry))
-            });
-            driver_lookup::set_stubs(stubs.into_iter(), driver::body);
-        }
         Ok(())
     }
+}
+
+/// Makes the stubs for functions that drivers look up, in an island that stays.
+fn make_stubs(near: u64) -> Option<()> {
+    let mut island = Island::near(near)?;
+    let mut stubs = [0; driver_lookup::SPARES];
+    for (index, stub) in stubs.iter_mut().enumerate() {
+        let record = core::ptr::from_ref(driver_lookup::function(index)) as u64;
+        *stub = island.take()?.call(record, family_calls::entry());
+    }
+    island.seal().then(|| driver_lookup::set_stubs(stubs, driver::body))
 }
 
 /// Returns whether all other numbers are right if a function is not intercepted.

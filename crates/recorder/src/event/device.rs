@@ -78,7 +78,7 @@ impl Freeing {
         let (caller, mut device) = enter::<F>(entry)?;
         let key = device.table.known(key)?;
         let block = device.table.get(key)?;
-        block.references = block.references.saturating_sub(1);
+        block.references = block.references.checked_sub(1)?; // else the call fails
         let block = device.take_if_unused(&caller, key);
         Some(Freeing { entry, key, block })
     }
