@@ -464,6 +464,14 @@ fn names_are_text() {
         browser.until(text);
         let turned = "/[\\u202a-\\u202e\\u2066-\\u2069]/.test(document.body.innerText)";
         assert_eq!(browser.value(turned), false, "{name}: text that turns its direction");
+        // The longest name has room only left of its mark, where other names are.
+        browser.value(
+            "(() => { const { head } = shown.model;
+             head.marks.forEach((mark, i) => {
+               mark.time_ns = head.duration_ns * [0, 0.3, 0.31, 0.5, 0.99][i]; });
+             timeline.draw(); return head.marks.length; })()",
+        );
+        browser.check("overlaps()", &format!("names of marks, {name}"));
     }
 }
 

@@ -94,7 +94,7 @@ function areaChoices() {
     buttons.forEach((button) => button.setAttribute("aria-pressed", button.dataset.areas === kind));
     const name = (part) => element("span", { class: "legend", title: part.name },
       element("i", { style: `background: ${part.colour}; height: 10px` }),
-      part.name.length > 34 ? `${part.name.slice(0, 33)}…` : part.name);
+      shortened(part.name, 34));
     const parts = areasOf(kind)?.parts ?? [];
     names.hidden = parts.length === 0 && !isAwaited("owners");
     names.replaceChildren(...parts.map(name));

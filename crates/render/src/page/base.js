@@ -75,6 +75,12 @@ function percent(part, whole) {
   return share >= 99.95 ? ">99.9%" : `${share.toFixed(1)}%`;
 }
 
+/** Returns a text with at most a number of characters, the last one "…" if there are more. */
+function shortened(text, most) {
+  const letters = [...text];
+  return letters.length <= most ? text : `${letters.slice(0, most - 1).join("")}…`;
+}
+
 /** Returns a test of names for a search text: a regular expression, or literal text if it is not a
  * valid one. */
 function testFor(text) {

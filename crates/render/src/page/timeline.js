@@ -220,15 +220,17 @@ function drawnWindows(x, bottom) {
     const [left, right] = [x(window.begin_ns), x(window.end_ns)];
     const wide = Math.max(1.5, right - left);
     const box = { x: left, y: chart.top, width: wide, height: bottom - chart.top };
-    const name = window.name.length * 6.2 < wide ? [element("text",
+    const name = chartTextWidth(window.name) + 8 < wide ? [element("text",
       { x: left + 4, y: chart.top + 12 }, window.name)] : [];
     return [element("rect", { ...box, fill: "var(--window)", class: "window" },
       element("title", {}, `window ${window.name}`)), ...name];
   });
 }
 
-/** Draws marks as lines, with names where there is room. */
+/** Draws marks as lines, with names where there is room: right of their lines, or left of them near
+ * the end. */
 function drawnMarks(x, bottom) {
+  const end = x(shown.model.head.duration_ns) + chart.right;
   let free = 0;
   return shown.model.head.marks.flatMap((mark) => {
     const at = x(mark.time_ns);
@@ -236,13 +238,22 @@ function drawnMarks(x, bottom) {
       x1: at, x2: at, y1: chart.top - 4, y2: bottom, stroke: "var(--soft)",
       "stroke-dasharray": "3 3", class: "mark",
     });
-    if (at < free) return [line];
-    const wide = mark.name.length * 6.4;
-    free = at + wide + 10;
-    const late = at + wide > x(shown.model.head.duration_ns) + chart.right;
+    const name = shortened(mark.name, 34);
+    const wide = chartTextWidth(name);
+    const late = at + wide > end;
+    const left = late ? at - wide : at;
+    if (left < free) return [line];
+    free = left + wide + 10;
     const anchor = late ? "end" : "start";
-    return [line, element("text", { x: at, y: chart.top - 8, "text-anchor": anchor }, mark.name)];
+    return [line, element("text", { x: at, y: chart.top - 8, "text-anchor": anchor }, name)];
   });
+}
+
+/** Returns the width of a text in the chart, in pixels. */
+function chartTextWidth(text) {
+  chart.pen ??= document.createElement("canvas").getContext("2d");
+  chart.pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  return chart.pen.measureText(text).width;
 }
 
 /** Draws allocations per second as bars. */
