@@ -22,9 +22,13 @@ type Row = Map<String, Value>;
 /// The columns that identify a process image.
 const IMAGE: &str = "run, host, rank, process, image";
 
+/// The file that exports create in a dataset; copies of tables may be without it.
+const MARK: &str = "heaptide-dataset";
+
 /// Returns whether a directory is a dataset.
 pub fn is_one(directory: &Path) -> bool {
-    ["processes", "timeline"].iter().all(|table| directory.join(table).is_dir())
+    let has_tables = || ["processes", "timeline"].iter().all(|of| directory.join(of).is_dir());
+    directory.join(MARK).is_file() || has_tables()
 }
 
 /// Returns the ranks, hosts or processes of a dataset, each with its run. Peaks of several process

@@ -1,30 +1,43 @@
 //! The files of a dataset at one moment: a run is listed with all of its files or not at all, while
 //! exports and compactions change the dataset.
 //!
-//! Directories are listed again if they were renamed meanwhile, and runs that an export is moving
-//! are omitted (see `moves`).
+//! A snapshot has the directories of the runs in the tables that a query names. Directories are
+//! looked up again if they were renamed meanwhile, and runs that an export is moving are omitted
+//! (see `moves`). The files in these directories are listed when a table is read, without those
+//! that the query does not need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use heaptide_analysis::threads::together;
 use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
 
-use crate::layout::{self, Place};
-use crate::manifest::{self, Manifest};
+use crate::layout::{self, Known, Place};
+use crate::manifest::{self, Listed, Manifest};
 use crate::moves::{self, Kind, Mark};
+use crate::pruning::PlaceFilter;
 
 /// How long to wait for a stable state: moving a run takes milliseconds.
 const WAIT: Duration = Duration::from_secs(20);
 /// The interval at which a replacement is polled.
 const POLL: Duration = Duration::from_millis(5);
-/// The name of the entry for files that are in the directory of a table itself.
-const TABLE_ITSELF: &str = "";
+/// Threads that list directories, which takes time in file systems of a network.
+const THREADS_PER_PROCESSOR: usize = 2;
+/// An upper bound of these threads.
+const THREADS_MAX: usize = 16;
+
+/// The end of the error for a directory that was renamed after the snapshot. The next snapshot has
+/// the directory that replaced it.
+pub const CHANGED: &str = ": the dataset changed while it was read; run the query again";
 
 /// A file of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +48,8 @@ pub struct DataFile {
     pub modified: SystemTime,
     /// Whether a manifest contains its size, which is the same.
     pub is_listed: bool,
+    /// The number of its rows, if a manifest contains it.
+    pub rows: Option<u64>,
 }
 
 /// A file or directory that is missing or cannot be read.
@@ -53,45 +68,264 @@ impl fmt::Display for Damage {
 /// The files of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
-    /// Sorted by path.
+    /// In the order of their paths, with numbers in numeric order.
     pub files: Vec<DataFile>,
     pub damages: Vec<Damage>,
 }
 
-/// Lists the tables of a dataset; those without a directory are omitted.
-///
-/// Errors: a directory cannot be read; a run was being replaced when its export was killed.
-pub fn tables(dataset: &Path) -> Result<BTreeMap<&'static str, Listing>, Error> {
-    let deadline = Instant::now() + WAIT;
-    let mut hidden = new_runs(&marks(dataset)?);
-    let mut again = BTreeSet::new();
-    let mut tables: Vec<Table> = Source::all().iter().map(Table::new).collect();
-    loop {
-        let names: BTreeSet<String> =
-            tables.iter().flat_map(|table| table.entries.keys().cloned()).collect();
-        let mut is_changed = false;
-        for table in &mut tables {
-            is_changed |= table.refresh(dataset, &names, &again, &hidden)?;
-        }
-        let marks = marks(dataset)?;
-        hidden.extend(new_runs(&marks));
-        let replaced =
-            |(name, mark): (&String, &Mark)| (mark.kind == Kind::Replacement).then(|| name.clone());
-        let replaced: BTreeSet<String> = marks.iter().filter_map(replaced).collect();
-        if !is_changed && again.is_empty() && replaced.is_empty() {
-            return Ok(listings(tables, &hidden));
-        }
-        if let Some(run) = replaced.first() {
-            check_replacement(dataset, run, deadline)?;
-            thread::sleep(POLL);
-        } else if Instant::now() > deadline {
-            let path = dataset.display();
-            return Err(Error::new(format!(
-                "{path}: its directories change too often; try again when exports have ended"
-            )));
-        }
-        again = replaced;
+/// A dataset, with the last snapshot of it.
+#[derive(Debug)]
+pub struct Catalog {
+    directory: PathBuf,
+    snapshot: Mutex<Arc<Snapshot>>,
+}
+
+impl Catalog {
+    /// Creates a catalog with a snapshot that has no tables.
+    pub fn new(directory: &Path) -> Catalog {
+        Catalog { directory: directory.to_owned(), snapshot: Mutex::default() }
     }
+
+    /// Returns its directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns whether the dataset has a table now.
+    pub fn has(&self, source: &Source) -> bool {
+        layout::table(&self.directory, source).is_some()
+    }
+
+    /// Takes a snapshot of these tables and of those of the last one, unless it has them all.
+    ///
+    /// Errors: a directory cannot be read; a run was being replaced when its export was killed.
+    pub fn prepare(&self, names: &BTreeSet<&'static str>) -> Result<(), Error> {
+        let mut snapshot = self.last();
+        if !names.iter().all(|name| snapshot.tables.contains_key(name)) {
+            let names = names.iter().chain(snapshot.tables.keys()).copied().collect();
+            *snapshot = Arc::new(Snapshot::take(&self.directory, &names)?);
+        }
+        Ok(())
+    }
+
+    /// Takes the last snapshot again.
+    ///
+    /// Errors: as for [`Catalog::prepare`].
+    pub fn refresh(&self) -> Result<(), Error> {
+        let mut snapshot = self.last();
+        let names = snapshot.tables.keys().copied().collect();
+        *snapshot = Arc::new(Snapshot::take(&self.directory, &names)?);
+        Ok(())
+    }
+
+    /// Returns the last snapshot, after making sure that it has a table.
+    ///
+    /// Errors: as for [`Catalog::prepare`].
+    pub fn snapshot(&self, source: &Source) -> Result<Arc<Snapshot>, Error> {
+        self.prepare(&BTreeSet::from([source.name]))?;
+        Ok(self.last().clone())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Arc<Snapshot>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The directories of some tables of a dataset at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    dataset: PathBuf,
+    tables: BTreeMap<&'static str, Table>,
+    /// The runs of the other tables, by the names of their directories.
+    others: BTreeMap<&'static str, BTreeSet<String>>,
+    /// Runs that an export is moving.
+    hidden: BTreeSet<String>,
+}
+
+impl Snapshot {
+    /// Takes a snapshot of these tables.
+    fn take(dataset: &Path, names: &BTreeSet<&'static str>) -> Result<Snapshot, Error> {
+        let mut hidden = new_runs(&marks(dataset)?);
+        let others = other_runs(dataset, names)?;
+        let named = Source::all().iter().filter(|source| names.contains(source.name));
+        let mut tables: Vec<Table> = named.map(Table::new).collect();
+        for table in &mut tables {
+            table.refresh(dataset, &BTreeSet::new(), &hidden)?;
+        }
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let known = tables.iter().flat_map(|table| table.runs.keys());
+            let known: BTreeSet<String> = known.chain(others.values().flatten()).cloned().collect();
+            let mut is_changed = false;
+            for table in &mut tables {
+                is_changed |= table.refresh(dataset, &known, &hidden)?;
+            }
+            let marks = marks(dataset)?;
+            hidden.extend(new_runs(&marks));
+            let mut replaced = marks.iter().filter(|(_, mark)| mark.kind == Kind::Replacement);
+            if let Some((run, _)) = replaced.next() {
+                check_replacement(dataset, run, deadline)?;
+                thread::sleep(POLL);
+            } else if !is_changed {
+                let tables = tables.into_iter().map(|table| (table.source.name, table)).collect();
+                return Ok(Snapshot { dataset: dataset.to_owned(), tables, others, hidden });
+            } else if Instant::now() > deadline {
+                let path = dataset.display();
+                return Err(Error::new(format!(
+                    "{path}: its directories change too often; try again when exports have ended"
+                )));
+            }
+        }
+    }
+
+    /// Lists the files of a table whose places a filter keeps. Compacted files are always kept.
+    ///
+    /// Errors: the directory of a run cannot be read, or was renamed since the snapshot; then the
+    /// message contains [`CHANGED`].
+    pub fn listing(&self, source: &Source, filter: &PlaceFilter) -> Result<Listing, Error> {
+        let Some(table) = self.tables.get(source.name) else {
+            return Ok(Listing::default());
+        };
+        let mut listing = table.compacted.as_ref().map(|of| of.listing.clone()).unwrap_or_default();
+        if let Some((path, _)) = &table.directory {
+            let runs = table.runs.iter().filter(|(run, _)| !self.hidden.contains(*run));
+            let runs = kept(filter, runs, |(run, _)| run);
+            for entry in entries(path, &runs, filter)? {
+                listing.files.extend(entry.files);
+                listing.damages.extend(entry.damages);
+            }
+        }
+        listing.damages.extend(self.missing(table, filter));
+        listing.files.sort_by(|a, b| layout::in_order(&a.path, &b.path));
+        Ok(listing)
+    }
+
+    /// Returns the directories that runs should have in a table according to their manifests in
+    /// other tables.
+    fn missing(&self, table: &Table, filter: &PlaceFilter) -> Vec<Damage> {
+        let of_tables = self.tables.iter().map(|(name, of)| (*name, of.runs.keys().collect()));
+        let of_others = self.others.iter().map(|(name, of)| (*name, of.iter().collect()));
+        let mut elsewhere: BTreeMap<&String, &str> = BTreeMap::new();
+        for (name, runs) in of_tables.chain(of_others) {
+            let runs: Vec<&String> = runs;
+            for run in runs {
+                let is_here = table.runs.contains_key(run) || table.has_compacted(run);
+                if !is_here && !self.hidden.contains(run) {
+                    elsewhere.entry(run).or_insert(name);
+                }
+            }
+        }
+        let mut damages = Vec::new();
+        for (run, other) in kept(filter, elsewhere.into_iter(), |(run, _)| run) {
+            // A damaged list is reported by queries of its table.
+            let manifest = Manifest::read(&self.dataset.join(other).join(run)).ok().flatten();
+            if manifest.is_some_and(|of| of.tables.iter().any(|name| name == table.source.name)) {
+                let path = self.dataset.join(table.source.name).join(run);
+                damages.push(Damage { path, what: "is missing".to_owned() });
+            }
+        }
+        damages
+    }
+}
+
+/// Returns the items whose runs a filter keeps.
+fn kept<T>(
+    filter: &PlaceFilter,
+    items: impl Iterator<Item = T>,
+    run: impl Fn(&T) -> &String,
+) -> Vec<T> {
+    let items: Vec<T> = items.collect();
+    let places: Vec<_> = items.iter().map(|item| placed(run(item))).collect();
+    let kept = filter.keeps(&places, Known::default());
+    items.into_iter().zip(kept).filter(|(_, is_kept)| *is_kept).map(|(item, _)| item).collect()
+}
+
+/// Returns the place of files in the directory of a run.
+fn placed(run: &str) -> (Place, Known) {
+    let mut place = Place::default();
+    let known = place.learn(run);
+    (place, known)
+}
+
+/// Returns the runs of the tables that are not named.
+fn other_runs(
+    dataset: &Path,
+    names: &BTreeSet<&'static str>,
+) -> Result<BTreeMap<&'static str, BTreeSet<String>>, Error> {
+    let mut others = BTreeMap::new();
+    for source in Source::all().iter().filter(|source| !names.contains(source.name)) {
+        if let Some(path) = layout::table(dataset, source) {
+            let entries = match layout::entries(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                entries => entries.map_err(|error| Error::file(&path, "read it", error))?,
+            };
+            others.insert(source.name, entries.directories.into_iter().collect());
+        }
+    }
+    Ok(others)
+}
+
+/// Lists the directories of runs, on several threads.
+fn entries(
+    table: &Path,
+    runs: &[(&String, &Identity)],
+    filter: &PlaceFilter,
+) -> Result<Vec<Listing>, Error> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = (processors * THREADS_PER_PROCESSOR).min(THREADS_MAX).min(runs.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((run, identity)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push(entry(&table.join(run), run, **identity, filter)?);
+        }
+        Ok(done)
+    };
+    let done: Result<Vec<Vec<Listing>>, Error> =
+        together(threads.max(1), work).into_iter().collect();
+    Ok(done?.into_iter().flatten().collect())
+}
+
+/// Lists the directory of a run in a table.
+fn entry(
+    path: &Path,
+    run: &str,
+    expected: Identity,
+    filter: &PlaceFilter,
+) -> Result<Listing, Error> {
+    let (place, known) = placed(run);
+    let mut files = Vec::new();
+    let walked = collect(path, &place, known, filter, &mut files);
+    let listing = walked.map(|()| Entry::new(path, files, run, filter).listing);
+    // If the directory was replaced, the files are those of both.
+    if identity(path) != Some(expected) {
+        return Err(Error::new(format!("{}{CHANGED}", path.display())));
+    }
+    listing.map_err(|error| Error::file(path, "read it", error))
+}
+
+/// Adds the data files in and below a directory whose places a filter keeps.
+fn collect(
+    directory: &Path,
+    place: &Place,
+    known: Known,
+    filter: &PlaceFilter,
+    files: &mut Vec<(PathBuf, Place)>,
+) -> io::Result<()> {
+    let entries = layout::entries(directory)?;
+    files.extend(entries.files.iter().map(|name| (directory.join(name), place.clone())));
+    let inside = |name: &String| {
+        let mut inside = place.clone();
+        let learned = inside.learn(name);
+        (inside, known.and(learned))
+    };
+    let places: Vec<_> = entries.directories.iter().map(inside).collect();
+    let kept = filter.keeps(&places, known);
+    let below = entries.directories.iter().zip(places).zip(kept).filter(|(_, is_kept)| *is_kept);
+    for ((name, (place, known)), _) in below {
+        collect(&directory.join(name), &place, known, filter, files)?;
+    }
+    Ok(())
 }
 
 fn marks(dataset: &Path) -> Result<BTreeMap<String, Mark>, Error> {
@@ -125,33 +359,35 @@ fn identity(directory: &Path) -> Option<Identity> {
     found.is_dir().then(|| (found.dev(), found.ino()))
 }
 
-/// The entries of a table while the dataset is listed.
+/// The directories of a table.
+#[derive(Debug)]
 struct Table {
     source: &'static Source,
     directory: Option<(PathBuf, Identity)>,
-    /// Directories, usually of runs, by name.
-    entries: BTreeMap<String, Entry>,
+    /// The files that are in the directory itself.
+    compacted: Option<Entry>,
+    /// The directories in it, by name.
+    runs: BTreeMap<String, Identity>,
 }
 
-/// A directory in a table.
+/// The files of a directory.
+#[derive(Debug)]
 struct Entry {
-    identity: Identity,
     manifest: Option<Manifest>,
     listing: Listing,
 }
 
 impl Table {
     fn new(source: &'static Source) -> Table {
-        Table { source, directory: None, entries: BTreeMap::new() }
+        Table { source, directory: None, compacted: None, runs: BTreeMap::new() }
     }
 
-    /// Lists the directories that have changed and those that `again` contains; returns whether
-    /// one that is not hidden has changed. `names` are those of all tables.
+    /// Looks up the directories that have changed, and those with `names`; returns whether one that
+    /// is not hidden has changed.
     fn refresh(
         &mut self,
         dataset: &Path,
         names: &BTreeSet<String>,
-        again: &BTreeSet<String>,
         hidden: &BTreeSet<String>,
     ) -> Result<bool, Error> {
         let directory = layout::table(dataset, self.source);
@@ -165,69 +401,59 @@ impl Table {
             return Ok(false);
         };
         let mut is_changed = false;
-        for name in names.iter().filter(|name| *name != TABLE_ITSELF && !hidden.contains(*name)) {
+        for name in names.iter().filter(|name| !hidden.contains(*name)) {
             let now = identity(&path.join(name));
-            let differs = self.entries.get(name).map(|entry| entry.identity) != now;
-            if differs || again.contains(name) {
-                self.list_entry(&path, name)?;
+            if self.runs.get(name).copied() != now {
+                is_changed = true;
+                self.runs.remove(name);
+                self.runs.extend(now.map(|now| (name.clone(), now)));
             }
-            is_changed |= differs;
         }
         Ok(is_changed)
     }
 
     fn list_all(&mut self) -> Result<(), Error> {
-        self.entries.clear();
-        let Some((path, id)) = self.directory.clone() else {
+        self.runs.clear();
+        self.compacted = None;
+        let Some((path, _)) = self.directory.clone() else {
             return Ok(());
         };
-        let failed = |error| Error::file(&path, "read it", error);
-        let mut files = Vec::new();
-        let mut names = Vec::new();
-        for entry in path.read_dir().map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type().map_err(failed)?.is_dir() {
-                names.push(name);
-            } else if name.ends_with(layout::SUFFIX) {
-                files.push((entry.path(), Place::default()));
-            }
-        }
-        self.entries.insert(TABLE_ITSELF.to_owned(), Entry::new(&path, id, files));
-        names.iter().try_for_each(|name| self.list_entry(&path, name))
-    }
-
-    fn list_entry(&mut self, table: &Path, name: &str) -> Result<(), Error> {
-        self.entries.remove(name);
-        let path = table.join(name);
-        let Some(identity) = identity(&path) else {
-            return Ok(());
-        };
-        match layout::files(&path, &Place::of_directory(name)) {
-            Ok(files) => {
-                self.entries.insert(name.to_owned(), Entry::new(&path, identity, files));
-                Ok(())
-            }
+        let found = match layout::entries(&path) {
             // It was renamed meanwhile, which the next check notices.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(Error::file(&path, "read it", error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(|error| Error::file(&path, "read it", error))?,
+        };
+        let files = found.files.iter().map(|name| (path.join(name), Place::default())).collect();
+        self.compacted = Some(Entry::new(&path, files, "", &PlaceFilter::none()));
+        for name in found.directories {
+            if let Some(identity) = identity(&path.join(&name)) {
+                self.runs.insert(name, identity);
+            }
         }
+        Ok(())
     }
 
     /// Returns whether compacted files contain a run, by the name of its directory.
     fn has_compacted(&self, run: &str) -> bool {
-        let Some(entry) = self.entries.get(TABLE_ITSELF) else {
+        let Some(entry) = &self.compacted else {
             return false;
         };
         match &entry.manifest {
-            Some(manifest) => manifest.runs.iter().any(|name| name == run),
+            Some(manifest) => manifest.runs.contains(run),
             None => !entry.listing.files.is_empty(), // version 0.2 wrote no lists
         }
     }
 }
 
 impl Entry {
-    fn new(directory: &Path, identity: Identity, files: Vec<(PathBuf, Place)>) -> Entry {
+    /// Returns the files of a directory with this name in a table, after a comparison with its
+    /// manifest, of which only the files that a filter keeps are expected.
+    fn new(
+        directory: &Path,
+        files: Vec<(PathBuf, Place)>,
+        name: &str,
+        filter: &PlaceFilter,
+    ) -> Entry {
         let mut listing = Listing::default();
         let manifest = Manifest::read(directory).unwrap_or_else(|error| {
             let path = directory.join(manifest::NAME);
@@ -243,14 +469,22 @@ impl Entry {
                 Err(what) => listing.damages.push(Damage { path, what }),
             }
         }
-        let missing = expected.keys().map(|name| directory.join(name));
+        let of_path = |path: &String| {
+            let (mut place, mut known) = placed(name);
+            path.split('/').for_each(|part| known = known.and(place.learn(part)));
+            (place, known)
+        };
+        let places: Vec<_> = expected.keys().map(of_path).collect();
+        let kept = filter.keeps(&places, Known::default());
+        let missing = expected.keys().zip(kept).filter(|(_, is_kept)| *is_kept);
+        let missing = missing.map(|(name, _)| directory.join(name));
         listing.damages.extend(missing.map(|path| Damage { path, what: "is missing".to_owned() }));
-        Entry { identity, manifest, listing }
+        Entry { manifest, listing }
     }
 }
 
 /// Returns a file with its size, which has to be the one of its manifest.
-fn data_file(path: &Path, place: Place, listed: Option<u64>) -> Result<DataFile, String> {
+fn data_file(path: &Path, place: Place, listed: Option<Listed>) -> Result<DataFile, String> {
     let failed = |error: io::Error| error.to_string();
     let metadata = path.metadata().map_err(failed)?;
     if !metadata.is_file() {
@@ -258,8 +492,8 @@ fn data_file(path: &Path, place: Place, listed: Option<u64>) -> Result<DataFile,
     }
     let (bytes, modified) = (metadata.len(), metadata.modified().map_err(failed)?);
     match listed {
-        Some(expected) if expected != bytes => {
-            Err(format!("is damaged: {bytes} bytes, expected {expected}"))
+        Some(expected) if expected.bytes != bytes => {
+            Err(format!("is damaged: {bytes} bytes, expected {}", expected.bytes))
         }
         _ => Ok(DataFile {
             path: path.to_owned(),
@@ -267,50 +501,7 @@ fn data_file(path: &Path, place: Place, listed: Option<u64>) -> Result<DataFile,
             bytes,
             modified,
             is_listed: listed.is_some(),
+            rows: listed.and_then(|listed| listed.rows),
         }),
     }
-}
-
-/// Returns the files of each table, without those of hidden runs.
-fn listings(tables: Vec<Table>, hidden: &BTreeSet<String>) -> BTreeMap<&'static str, Listing> {
-    let mut all = BTreeMap::new();
-    for table in tables.iter().filter(|table| table.directory.is_some()) {
-        let listing: &mut Listing = all.entry(table.source.name).or_default();
-        for (_, entry) in table.entries.iter().filter(|(name, _)| !hidden.contains(*name)) {
-            listing.files.extend(entry.listing.files.iter().cloned());
-            listing.damages.extend(entry.listing.damages.iter().cloned());
-        }
-        listing.files.sort_by(|a, b| a.path.cmp(&b.path));
-    }
-    for (name, run, path) in missing(&tables) {
-        if !hidden.contains(run) {
-            let damage = Damage { path, what: "is missing".to_owned() };
-            all.entry(name).or_default().damages.push(damage);
-        }
-    }
-    all
-}
-
-/// Returns the directories that runs should have according to their manifests, with their tables
-/// and runs.
-fn missing<'a>(tables: &'a [Table]) -> BTreeSet<(&'static str, &'a str, PathBuf)> {
-    let mut missing = BTreeSet::new();
-    let runs = tables.iter().flat_map(|table| {
-        let with_manifest = move |(run, entry): (&'a String, &'a Entry)| {
-            Some((table, run, entry.manifest.as_ref()?))
-        };
-        table.entries.iter().filter_map(with_manifest)
-    });
-    for (known, run, manifest) in runs {
-        let names = manifest.tables.iter();
-        for other in tables.iter().filter(|table| names.clone().any(|of| of == table.source.name)) {
-            if other.entries.contains_key(run) || other.has_compacted(run) {
-                continue;
-            }
-            let dataset = known.directory.as_ref().and_then(|(path, _)| path.parent());
-            let path = dataset.unwrap_or(Path::new("")).join(other.source.name).join(run);
-            missing.insert((other.source.name, &**run, path));
-        }
-    }
-    missing
 }

@@ -93,6 +93,11 @@ fn has_scopes(source: &Source) -> bool {
     matches!(source.name, "sites" | "events" | "lifetimes" | "scopes")
 }
 
+/// Returns whether a table has records only for processes with a trace.
+pub fn needs_trace(source: &Source) -> bool {
+    matches!(source.name, "events" | "lifetimes")
+}
+
 fn data_type(info: &Info) -> DataType {
     match (info.form, info.kind) {
         (Form::Value, Kind::Text) => TEXT,

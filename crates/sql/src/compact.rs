@@ -23,7 +23,7 @@ use heaptide_query::tables::Source;
 
 use crate::columns::{self, RUN};
 use crate::dataset_file::{self, Purpose, lock};
-use crate::layout::{self, Place, RUN_KEY};
+use crate::layout::{self, RUN_KEY};
 use crate::manifest::Manifest;
 use crate::parquet;
 use crate::session::{Dataset, Session, no_dataset};
@@ -81,18 +81,17 @@ fn repair(dataset: &Path, source: &Source) -> io::Result<()> {
 
 /// Returns whether there is nothing to merge.
 fn is_compact(table: &Path) -> io::Result<bool> {
-    let files = layout::files(table, &Place::default())?;
+    let found = layout::entries(table)?;
     let mut bytes = 0;
-    for (path, place) in &files {
-        if !place.is_in_file() {
-            return Ok(false);
-        }
-        bytes += path.metadata()?.len();
+    for name in &found.files {
+        bytes += table.join(name).metadata()?.len();
     }
-    Ok(files.len() as u64 <= 1 + bytes / FILE_BYTES as u64)
+    let few = found.files.len() as u64 <= 1 + bytes / FILE_BYTES as u64;
+    Ok(found.directories.is_empty() && few)
 }
 
-/// Writes all records of a table, in the order of their files, to a new directory.
+/// Writes all records of a table, in the order of their files, to a new directory: ranks are in
+/// numeric order, so that a row group has the records of few of them.
 fn write(
     session: &Session,
     dataset: &Path,
@@ -119,16 +118,10 @@ fn write(
 }
 
 /// Returns the names of the directories of all runs of a table, compacted or not.
-fn runs(table: &Path) -> io::Result<Vec<String>> {
+fn runs(table: &Path) -> io::Result<BTreeSet<String>> {
     let compacted = layout::compacted_runs(table)?;
-    let mut runs: BTreeSet<String> = compacted.iter().map(|run| layout::part(RUN, run)).collect();
-    for entry in table.read_dir()? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            runs.insert(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    Ok(runs.into_iter().collect())
+    let compacted = compacted.iter().map(|run| layout::part(RUN, run));
+    Ok(compacted.chain(layout::entries(table)?.directories).collect())
 }
 
 /// Renames the new directory to the name of the table, and removes the old one.

@@ -1,18 +1,21 @@
 //! Datasets as tables of the engine, which reads only the files, columns and row groups that a
 //! query needs.
 
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
+#[cfg(feature = "cluster")]
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, ScalarValue};
+use datafusion::common::stats::Precision;
+use datafusion::common::{DataFusionError, ScalarValue, Statistics};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::datasource::table_schema::TableSchemaBuilder;
+use datafusion::datasource::table_schema::{TableSchema, TableSchemaBuilder};
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::TableProviderFilterPushDown;
 use datafusion::object_store::{ObjectMeta, path::Path as ObjectPath};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -22,11 +25,12 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_query::tables::Source;
 
-use crate::catalog::{Damage, DataFile, Listing};
+use crate::catalog::{Catalog, Damage, DataFile, Listing, Snapshot};
 use crate::columns;
 use crate::damage::{check_content, check_ends, check_metadata};
 use crate::explain::explain;
-use crate::layout::IN_PATHS;
+use crate::layout::{IN_PATHS, Known, Place};
+use crate::pruning::{PlaceFilter, is_about_paths};
 
 /// What happens to damaged and missing files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,47 +42,64 @@ pub enum Damaged {
     Skip,
 }
 
-/// A table of a dataset. Its files are checked when the first query reads the table.
+/// A table of a dataset. Its files are listed and checked when a query reads the table.
 #[derive(Debug)]
 pub struct DatasetTable {
     source: &'static Source,
-    /// The absolute path of the dataset.
-    #[cfg(feature = "cluster")]
-    directory: std::path::PathBuf,
+    files: Files,
     schema: SchemaRef,
-    listing: Listing,
     damaged: Damaged,
-    /// The files that queries read, after the check.
-    checked: OnceLock<Result<Vec<DataFile>, String>>,
+    /// All of its files in a snapshot.
+    whole: Mutex<Option<Whole>>,
+    /// The files that queries have read.
+    read: Mutex<Vec<Arc<Vec<DataFile>>>>,
+}
+
+/// All files of a table in a snapshot.
+#[derive(Clone, Debug)]
+struct Whole {
+    snapshot: Arc<Snapshot>,
+    files: Arc<Vec<DataFile>>,
+}
+
+/// Where the files of a table are known from.
+#[derive(Debug)]
+enum Files {
+    Catalog(Arc<Catalog>),
+    /// A client has listed those of a dataset in this directory.
+    #[cfg(feature = "cluster")]
+    Client(PathBuf, Vec<DataFile>),
 }
 
 impl DatasetTable {
-    /// Creates the table with these files of a dataset.
-    ///
-    /// Errors: the path of the dataset cannot be resolved.
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "for clusters"))]
-    pub fn new(
-        dataset: &Path,
-        source: &'static Source,
-        listing: Listing,
-        damaged: Damaged,
-    ) -> Result<DatasetTable, Error> {
-        Ok(DatasetTable {
-            source,
-            #[cfg(feature = "cluster")]
-            directory: std::path::absolute(dataset)
-                .map_err(|error| Error::file(dataset, "read it", error))?,
-            schema: columns::schema(source),
-            listing,
-            damaged,
-            checked: OnceLock::new(),
-        })
+    /// Creates a table of a dataset.
+    pub fn new(catalog: Arc<Catalog>, source: &'static Source, damaged: Damaged) -> DatasetTable {
+        DatasetTable::with(Files::Catalog(catalog), source, damaged)
     }
 
-    /// Returns the absolute path of its dataset.
+    /// Creates the table with files that a client has listed and checked.
+    #[cfg(feature = "cluster")]
+    pub fn of_client(
+        directory: &Path,
+        source: &'static Source,
+        files: Vec<DataFile>,
+    ) -> DatasetTable {
+        let files = Files::Client(directory.to_owned(), files);
+        DatasetTable::with(files, source, Damaged::Refuse)
+    }
+
+    fn with(files: Files, source: &'static Source, damaged: Damaged) -> DatasetTable {
+        let (schema, whole, read) = (columns::schema(source), Mutex::default(), Mutex::default());
+        DatasetTable { source, files, schema, damaged, whole, read }
+    }
+
+    /// Returns the directory of its dataset.
     #[cfg(feature = "cluster")]
     pub fn directory(&self) -> &Path {
-        &self.directory
+        match &self.files {
+            Files::Catalog(catalog) => catalog.directory(),
+            Files::Client(directory, _) => directory,
+        }
     }
 
     /// Returns which table it is.
@@ -88,27 +109,52 @@ impl DatasetTable {
 
     /// Returns the files to read, after a check.
     ///
-    /// Errors: one is damaged or missing.
-    pub fn checked(&self) -> Result<&[DataFile], DataFusionError> {
-        let checked = self.checked.get_or_init(|| self.check().map_err(|error| error.to_string()));
-        match checked {
-            Ok(files) => Ok(files),
-            Err(error) => Err(DataFusionError::External(Error::new(error.clone()).into())),
-        }
+    /// Errors: one is damaged or missing, or directories were renamed meanwhile.
+    pub fn checked(&self, filter: &PlaceFilter) -> Result<Arc<Vec<DataFile>>, DataFusionError> {
+        let own = |error: Error| DataFusionError::External(error.into());
+        let files = match &self.files {
+            #[cfg(feature = "cluster")]
+            Files::Client(_, files) => Arc::new(only(filter, files)),
+            Files::Catalog(catalog) => {
+                let snapshot = catalog.snapshot(self.source).map_err(own)?;
+                self.listed(&snapshot, filter).map_err(own)?
+            }
+        };
+        locked(&self.read).push(files.clone());
+        Ok(files)
     }
 
-    fn check(&self) -> Result<Vec<DataFile>, Error> {
-        let mut damages = self.listing.damages.clone();
+    /// Returns the files of a snapshot.
+    fn listed(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        filter: &PlaceFilter,
+    ) -> Result<Arc<Vec<DataFile>>, Error> {
+        let whole = locked(&self.whole).clone();
+        if let Some(whole) = whole.filter(|whole| Arc::ptr_eq(&whole.snapshot, snapshot)) {
+            let files = whole.files;
+            return Ok(if filter.is_none() { files } else { Arc::new(only(filter, &files)) });
+        }
+        let files = Arc::new(self.check(snapshot.listing(self.source, filter)?)?);
+        if filter.is_none() {
+            let (snapshot, files) = (snapshot.clone(), files.clone());
+            *locked(&self.whole) = Some(Whole { snapshot, files });
+        }
+        Ok(files)
+    }
+
+    fn check(&self, listing: Listing) -> Result<Vec<DataFile>, Error> {
+        let mut damages = listing.damages;
         let mut files = Vec::new();
-        for file in &self.listing.files {
+        for file in listing.files {
             let checked = match self.damaged {
                 Damaged::Refuse if file.is_listed => Ok(()), // its size is right
                 Damaged::Refuse => check_ends(&file.path),
                 Damaged::Skip => check_content(&file.path),
             };
             match checked {
-                Ok(()) => files.push(file.clone()),
-                Err(what) => damages.push(Damage { path: file.path.clone(), what }),
+                Ok(()) => files.push(file),
+                Err(what) => damages.push(Damage { path: file.path, what }),
             }
         }
         match (damages.first(), self.damaged) {
@@ -127,22 +173,42 @@ impl DatasetTable {
     ///
     /// Errors: a file is damaged or missing.
     pub fn check_metadata(&self) -> Result<(), Error> {
-        for file in self.checked().map_err(|error| explain("", &error))? {
+        let files = self.checked(&PlaceFilter::none()).map_err(|error| explain("", &error))?;
+        for file in files.iter() {
             let path = &file.path;
             check_metadata(path).map_err(|what| refusal(&Damage { path: path.clone(), what }))?;
         }
         Ok(())
     }
 
+    /// Forgets which files were read.
+    pub fn begin_query(&self) {
+        locked(&self.read).clear();
+    }
+
     /// Returns the error for the first file that cannot be decoded, after a query has failed.
-    /// `None` if no query has read the table, or all files can be decoded.
+    /// `None` if the query has not read the table, or the files that it has read can be decoded.
     pub fn find_damage(&self) -> Option<Error> {
-        let files = self.checked.get()?.as_ref().ok()?;
-        files.iter().find_map(|file| {
+        let read = locked(&self.read).clone();
+        read.iter().flat_map(|files| files.iter()).find_map(|file| {
             let what = check_content(&file.path).err()?;
             Some(refusal(&Damage { path: file.path.clone(), what }))
         })
     }
+}
+
+/// Returns the files that a filter keeps.
+fn only(filter: &PlaceFilter, files: &[DataFile]) -> Vec<DataFile> {
+    let known = |file: &DataFile| {
+        if file.place.is_in_file() { Known::default() } else { Known::all() }
+    };
+    let places: Vec<_> = files.iter().map(|file| (file.place.clone(), known(file))).collect();
+    let kept = filter.keeps(&places, Known::default());
+    files.iter().zip(kept).filter(|(_, is_kept)| *is_kept).map(|(file, _)| file.clone()).collect()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the error for a damaged file.
@@ -165,7 +231,7 @@ impl std::fmt::Display for Counted {
 }
 
 /// Returns a file for the engine, with the values in its path.
-fn partitioned(file: &DataFile) -> Result<PartitionedFile, DataFusionError> {
+fn partitioned(file: &DataFile, table: &TableSchema) -> Result<PartitionedFile, DataFusionError> {
     let absolute = std::path::absolute(&file.path)?;
     let location = ObjectPath::from_absolute_path(absolute)
         .map_err(|error| DataFusionError::External(Box::new(error)))?;
@@ -176,11 +242,43 @@ fn partitioned(file: &DataFile) -> Result<PartitionedFile, DataFusionError> {
         e_tag: None,
         version: None,
     };
-    let place = &file.place;
+    let mut partitioned = PartitionedFile::new_from_meta(meta);
+    if !file.place.is_in_file() {
+        partitioned.partition_values = partition_values(&file.place);
+        partitioned.statistics = Some(Arc::new(statistics_of(file, table)));
+    }
+    Ok(partitioned)
+}
+
+/// Returns what is known about the rows of a file, for the engine, which then skips files that a
+/// join does not need: their values of columns in paths.
+fn statistics_of(file: &DataFile, table: &TableSchema) -> Statistics {
+    let rows = rows_of(&[file]);
+    let mut known = Statistics { num_rows: rows, ..Statistics::new_unknown(table.table_schema()) };
+    let first = table.file_schema().fields().len();
+    let values = partition_values(&file.place);
+    for (column, value) in known.column_statistics.iter_mut().skip(first).zip(values) {
+        if value.is_null() {
+            column.null_count = rows;
+        } else {
+            column.null_count = Precision::Exact(0);
+            column.min_value = Precision::Exact(value.clone());
+            column.max_value = Precision::Exact(value);
+        }
+    }
+    known
+}
+
+/// Returns the number of rows of files, if it is known of each of them.
+fn rows_of(files: &[&DataFile]) -> Precision<usize> {
+    let rows: Option<u64> = files.iter().map(|file| file.rows).sum();
+    rows.and_then(|rows| rows.try_into().ok()).map_or(Precision::Absent, Precision::Exact)
+}
+
+/// Returns the values of the columns in paths.
+fn partition_values(place: &Place) -> Vec<ScalarValue> {
     let text = |value: &String| ScalarValue::Utf8View(Some(value.clone()));
-    let values = vec![text(&place.run), text(&place.host), ScalarValue::Int64(place.rank)];
-    let file = PartitionedFile::new_from_meta(meta);
-    Ok(if place.is_in_file() { file } else { file.with_partition_values(values) })
+    vec![text(&place.run), text(&place.host), ScalarValue::Int64(place.rank)]
 }
 
 impl DatasetTable {
@@ -188,7 +286,7 @@ impl DatasetTable {
     fn scan_files(
         &self,
         state: &dyn Session,
-        files: &[PartitionedFile],
+        files: &[&DataFile],
         in_paths: &[&str],
         projection: &[usize],
         limit: Option<usize>,
@@ -205,10 +303,16 @@ impl DatasetTable {
         let places = projection.iter().map(place).collect::<Result<Vec<_>, _>>()?;
         let options = state.table_options().parquet.clone();
         let source = ParquetSource::new(scanned.clone()).with_table_parquet_options(options);
-        let groups = FileGroup::new(files.to_vec()).split_files(state.config().target_partitions());
+        let unknown = Statistics::new_unknown(scanned.table_schema());
+        let statistics = Statistics { num_rows: rows_of(files), ..unknown };
+        let files = files.iter().map(|file| partitioned(file, &scanned));
+        let files = files.collect::<Result<Vec<_>, _>>()?;
+        let most = files.len().div_ceil(state.config().target_partitions());
+        let groups = files.chunks(most.max(1)).map(|of| FileGroup::new(of.to_vec())).collect();
         let url = ObjectStoreUrl::local_filesystem();
         let scan = FileScanConfigBuilder::new(url, Arc::new(source))
             .with_file_groups(groups)
+            .with_statistics(statistics)
             .with_projection_indices(Some(places))?
             .with_limit(limit)
             .build();
@@ -226,11 +330,25 @@ impl TableProvider for DatasetTable {
         TableType::Base
     }
 
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
+        let support = |filter: &&Expr| {
+            if is_about_paths(filter) {
+                TableProviderFilterPushDown::Inexact // compacted files have rows of all places
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
     async fn scan(
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let projection = match projection {
@@ -238,10 +356,10 @@ impl TableProvider for DatasetTable {
             None => (0..self.schema.fields().len()).collect(),
         };
         let mut scans = Vec::new();
-        let files = self.checked()?;
+        let files = self.checked(&PlaceFilter::new(state, filters))?;
         for (is_compacted, in_paths) in [(true, &[][..]), (false, &IN_PATHS[..])] {
             let files = files.iter().filter(|file| file.place.is_in_file() == is_compacted);
-            let files = files.map(partitioned).collect::<Result<Vec<_>, _>>()?;
+            let files: Vec<&DataFile> = files.collect();
             if !files.is_empty() {
                 scans.push(self.scan_files(state, &files, in_paths, &projection, limit)?);
             }

@@ -4,6 +4,9 @@
 use datafusion::common::{DataFusionError, SchemaError};
 use heaptide_command::error::Error;
 use heaptide_query::QueryError;
+use heaptide_query::tables::Source;
+
+use crate::catalog::CHANGED;
 
 /// The beginning and the end of the error for a file that queries of a cluster cannot read. The
 /// error arrives within other texts.
@@ -35,10 +38,10 @@ pub fn lost_executor(error: &DataFusionError) -> bool {
     ["GrpcConnectionError", "FetchFailed", "transport error"].iter().any(|of| text.contains(of))
 }
 
-/// Returns whether a file does not exist any more.
+/// Returns whether a file or directory of a dataset does not exist any more.
 pub fn lost_file(error: &DataFusionError) -> bool {
     let text = error.to_string();
-    text.contains("Object at location") && text.contains(" not found")
+    text.contains(CHANGED) || text.contains("Object at location") && text.contains(" not found")
 }
 
 /// Returns whether the content of a file cannot be read.
@@ -84,7 +87,8 @@ fn said(error: &DataFusionError) -> (String, Option<(u64, u64)>) {
         },
         other => {
             let text = error.diagnostic().map(|diagnostic| diagnostic.message.clone());
-            (lower(&text.unwrap_or_else(|| plain(other))), place)
+            let text = text.unwrap_or_else(|| plain(other));
+            (unknown_table(&text).unwrap_or_else(|| lower(&text)), place)
         }
     }
 }
@@ -107,6 +111,13 @@ fn plain(error: &DataFusionError) -> String {
     let prefixes = ["Error during planning: ", "Execution error: ", "External error: "];
     let line = prefixes.iter().fold(line, |line, prefix| line.strip_prefix(prefix).unwrap_or(line));
     line.replace("table 'datafusion.public.", "table '")
+}
+
+/// Returns the message for a statement that names an unknown table.
+fn unknown_table(text: &str) -> Option<String> {
+    let name = text.strip_prefix("table '")?.strip_suffix("' not found")?;
+    let names = Source::all().iter().map(|source| source.name).collect::<Vec<_>>().join(" ");
+    Some(format!("unknown table `{name}`; available: {names}"))
 }
 
 /// Extracts an executor's message from the error of a query on a cluster, where it is quoted within

@@ -106,18 +106,8 @@ fn write(staging: &Staging, parts: &[Part], existing: Existing) -> Result<(), Er
         Existing::Replace => format!("-{}", staging.id),
     };
     for table in Table::all() {
-        // A table without records gets an empty file, so that it exists.
-        let mut written = false;
-        for (at, part) in parts.iter().enumerate() {
-            if !part.has(table) {
-                continue;
-            }
-            let is_last = at + 1 == parts.len();
-            let mut file = TableFile::new(staging, table, part, &version);
-            if is_last && !written {
-                file.open()?;
-            }
-            written |= file.fill(part)?;
+        for part in parts.iter().filter(|part| part.has(table)) {
+            TableFile::new(staging, table, part, &version).fill(part)?;
         }
     }
     Ok(())
@@ -163,8 +153,8 @@ impl<'a> TableFile<'a> {
         Ok(self.writer.insert(writer))
     }
 
-    /// Writes all records; returns whether the file exists now.
-    fn fill(mut self, part: &Part) -> Result<bool, Error> {
+    /// Writes all records. Without records there is no file.
+    fn fill(mut self, part: &Part) -> Result<(), Error> {
         let (table, schema, mut wrong) = (self.table, self.schema.clone(), None);
         let take = |batch: RecordBatch| {
             let written = self.add(&batch);
@@ -176,11 +166,8 @@ impl<'a> TableFile<'a> {
         if let Some(error) = wrong {
             return Err(error);
         }
-        let Some(writer) = self.writer.take() else {
-            return Ok(false);
-        };
-        writer.close().map_err(|error| self.failed(&error))?;
-        Ok(true)
+        let closed = self.writer.take().map_or(Ok(()), |writer| writer.close().map(drop));
+        closed.map_err(|error| self.failed(&error))
     }
 
     fn add(&mut self, batch: &RecordBatch) -> Result<(), Error> {

@@ -3,9 +3,11 @@
 //! files they need. Compacted files are `TABLE/part-N.parquet`, with run, host and rank among their
 //! columns. Both directories, `run=…` and `TABLE`, have a list of their files (see `manifest`).
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -80,18 +82,13 @@ impl Place {
         parts.iter().collect::<PathBuf>().join(format!("image-{}{version}{SUFFIX}", self.image))
     }
 
-    /// Returns the place of files in a directory of this name.
-    pub fn of_directory(name: &str) -> Place {
-        let mut place = Place::default();
-        place.learn(name);
-        place
-    }
-
     /// Returns the place of a file with this path below a table's directory.
     #[cfg(any(test, feature = "cluster"))]
     pub fn of_path(path: &str) -> Place {
         let mut place = Place::default();
-        path.split('/').for_each(|part| place.learn(part));
+        for part in path.split('/') {
+            place.learn(part);
+        }
         place
     }
 
@@ -101,10 +98,10 @@ impl Place {
         self.run.is_empty()
     }
 
-    /// Reads a component of a path.
-    fn learn(&mut self, part: &str) {
+    /// Reads a component of a path; returns which value it contains.
+    pub fn learn(&mut self, part: &str) -> Known {
         let Some((key, value)) = part.split_once('=') else {
-            return;
+            return Known::default();
         };
         let value = unescaped(value);
         match key {
@@ -113,6 +110,65 @@ impl Place {
             RANK => self.rank = value.parse().ok().filter(|rank| *rank != NO_RANK),
             PID => self.pid = value.parse().unwrap_or(0),
             _ => {}
+        }
+        Known::default().with(key)
+    }
+}
+
+/// A set of the values in a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Known(u8);
+
+impl Known {
+    /// Returns the set of all values.
+    pub fn all() -> Known {
+        IN_PATHS.into_iter().fold(Known::default(), Known::with)
+    }
+
+    /// Adds the value of a column; other columns are ignored.
+    pub fn with(self, column: &str) -> Known {
+        let at = IN_PATHS.iter().position(|name| *name == column);
+        Known(self.0 | at.map_or(0, |at| 1 << at))
+    }
+
+    /// Adds all values of another set.
+    pub fn and(self, others: Known) -> Known {
+        Known(self.0 | others.0)
+    }
+
+    /// Returns whether it contains all values of another set.
+    pub fn has(self, others: Known) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
+/// Compares paths so that numbers in them are in numeric order: rank 9 precedes rank 10.
+pub fn in_order(a: &Path, b: &Path) -> Ordering {
+    let [mut a, mut b] = [a, b].map(|path| path.as_os_str().as_bytes());
+    loop {
+        let number = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let order = match (number(a), number(b)) {
+            (0, _) | (_, 0) => match (a.split_first(), b.split_first()) {
+                (Some((x, rest_of_a)), Some((y, rest_of_b))) if x == y => {
+                    (a, b) = (rest_of_a, rest_of_b);
+                    continue;
+                }
+                (x, y) => return x.map(|(x, _)| x).cmp(&y.map(|(y, _)| y)),
+            },
+            (of_a, of_b) => {
+                let ((x, rest_of_a), (y, rest_of_b)) = (a.split_at(of_a), b.split_at(of_b));
+                (a, b) = (rest_of_a, rest_of_b);
+                let [x_digits, y_digits] = [x, y].map(|digits| {
+                    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+                    &digits[zeros..]
+                });
+                // Of equal numbers, the one with fewer zeros is first.
+                let by_length = x_digits.len().cmp(&y_digits.len());
+                by_length.then_with(|| x_digits.cmp(y_digits)).then(of_a.cmp(&of_b))
+            }
+        };
+        if order.is_ne() {
+            return order;
         }
     }
 }
@@ -168,8 +224,7 @@ pub fn table(dataset: &Path, source: &Source) -> Option<PathBuf> {
 /// Errors: one of them cannot be read.
 pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
     let mut runs = BTreeSet::new();
-    let files = if table.is_dir() { files(table, &Place::default())? } else { Vec::new() };
-    for (path, _) in files.into_iter().filter(|(_, place)| place.is_in_file()) {
+    for path in compacted(table)? {
         let reader = SerializedFileReader::new(File::open(&path)?).map_err(io::Error::other)?;
         let pairs = reader.metadata().file_metadata().key_value_metadata();
         let of_runs = pairs.into_iter().flatten().filter(|pair| pair.key == RUN_KEY);
@@ -178,30 +233,39 @@ pub fn compacted_runs(table: &Path) -> io::Result<BTreeSet<String>> {
     Ok(runs)
 }
 
-/// Returns the data files in and below a directory with their partitions, sorted by path.
-///
-/// Errors: the directory cannot be read.
-pub fn files(directory: &Path, place: &Place) -> io::Result<Vec<(PathBuf, Place)>> {
-    let mut files = Vec::new();
-    collect(directory, place, &mut files)?;
-    files.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(files)
+/// Returns the compacted files of a table.
+fn compacted(table: &Path) -> io::Result<Vec<PathBuf>> {
+    if !table.is_dir() {
+        return Ok(Vec::new());
+    }
+    Ok(entries(table)?.files.into_iter().map(|name| table.join(name)).collect())
 }
 
-fn collect(directory: &Path, place: &Place, files: &mut Vec<(PathBuf, Place)>) -> io::Result<()> {
+/// Names in a directory, sorted.
+#[derive(Debug, Default)]
+pub struct Entries {
+    pub directories: Vec<String>,
+    /// Data files.
+    pub files: Vec<String>,
+}
+
+/// Lists the directories and data files in a directory.
+///
+/// Errors: it cannot be read.
+pub fn entries(directory: &Path) -> io::Result<Entries> {
+    let mut found = Entries::default();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let (path, name) = (entry.path(), entry.file_name());
-        let name = name.to_string_lossy();
+        let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
-            let mut inside = place.clone();
-            inside.learn(&name);
-            collect(&path, &inside, files)?;
+            found.directories.push(name);
         } else if name.ends_with(SUFFIX) {
-            files.push((path, place.clone()));
+            found.files.push(name);
         }
     }
-    Ok(())
+    found.directories.sort_unstable();
+    found.files.sort_unstable();
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -215,10 +279,35 @@ mod tests {
         let path = place.path("");
         let text = "run=a%20b%2F%25%C3%BC%3D/host=n1/rank=-1/pid=17";
         assert_eq!(path, Path::new(text).join("image-0.parquet"));
-        let mut read = Place::default();
-        path.iter().for_each(|part| read.learn(&part.to_string_lossy()));
-        assert_eq!(read, place);
         assert_eq!(Place::of_path(path.to_str().expect("UTF-8")), place);
         assert_eq!(unescaped("%zz%4"), "%zz%4");
+    }
+
+    #[test]
+    fn numbers_in_paths_are_in_numeric_order() {
+        let sorted = [
+            "a",
+            "a1",
+            "a2",
+            "a2/b",
+            "a02",
+            "a10",
+            "a10b9",
+            "a10b10",
+            "a99999999999999999999999",
+            "a100000000000000000000000",
+            "b",
+            "rank=-1",
+            "rank=0",
+        ];
+        for (at, one) in sorted.iter().enumerate() {
+            for (other_at, other) in sorted.iter().enumerate() {
+                assert_eq!(
+                    in_order(Path::new(one), Path::new(other)),
+                    at.cmp(&other_at),
+                    "{one} {other}"
+                );
+            }
+        }
     }
 }

@@ -26,6 +26,7 @@ mod manifest;
 mod moves;
 mod parquet;
 mod prompt;
+mod pruning;
 mod recordings;
 mod session;
 mod shown;

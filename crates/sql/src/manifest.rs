@@ -1,11 +1,13 @@
-//! `_heaptide-files`, the list of the files beside it with their sizes: a reader detects files that
-//! are missing or were truncated. Other readers ignore names that begin with `_`.
+//! `_heaptide-files`, the list of the files beside it with their sizes and numbers of rows: a
+//! reader detects files that are missing or were truncated, and counts rows without opening the
+//! files. Other readers ignore names that begin with `_`.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 use heaptide_analysis::files::input;
 
 /// The name of the list.
@@ -25,9 +27,17 @@ pub struct Manifest {
     /// For a run: the tables that have files of it.
     pub tables: Vec<String>,
     /// For a compacted table: the directories of the runs that it contains.
-    pub runs: Vec<String>,
-    /// Sizes in bytes by path, relative to the directory of the list.
-    pub files: BTreeMap<String, u64>,
+    pub runs: BTreeSet<String>,
+    /// Files by path, relative to the directory of the list.
+    pub files: BTreeMap<String, Listed>,
+}
+
+/// What the list contains about a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listed {
+    pub bytes: u64,
+    /// The number of its rows; lists of version 0.2 do not contain it.
+    pub rows: Option<u64>,
 }
 
 impl Manifest {
@@ -67,7 +77,8 @@ impl Manifest {
             if entry.file_type()?.is_dir() {
                 self.add_below(&entry.path(), &format!("{path}/"))?;
             } else if name.ends_with(".parquet") {
-                self.files.insert(path, entry.metadata()?.len());
+                let bytes = entry.metadata()?.len();
+                self.files.insert(path, Listed { bytes, rows: rows(&entry.path()) });
             }
         }
         Ok(())
@@ -77,9 +88,12 @@ impl Manifest {
         let mut text = format!("{FIRST}\nid {}\n", self.id);
         self.tables.iter().for_each(|table| text.push_str(&format!("table {table}\n")));
         self.runs.iter().for_each(|run| text.push_str(&format!("run {run}\n")));
-        self.files
-            .iter()
-            .for_each(|(path, bytes)| text.push_str(&format!("file {bytes} {path}\n")));
+        for (path, Listed { bytes, rows }) in &self.files {
+            text.push_str(&format!("file {bytes} {path}\n"));
+            if let Some(rows) = rows {
+                text.push_str(&format!("rows {rows} {path}\n"));
+            }
+        }
         text + LAST
     }
 
@@ -91,16 +105,29 @@ impl Manifest {
             match line.split_once(' ')? {
                 ("id", id) => id.clone_into(&mut manifest.id),
                 ("table", table) => manifest.tables.push(table.to_owned()),
-                ("run", run) => manifest.runs.push(run.to_owned()),
+                ("run", run) => {
+                    manifest.runs.insert(run.to_owned());
+                }
                 ("file", file) => {
                     let (bytes, path) = file.split_once(' ')?;
-                    manifest.files.insert(path.to_owned(), bytes.parse().ok()?);
+                    let bytes = bytes.parse().ok()?;
+                    manifest.files.insert(path.to_owned(), Listed { bytes, rows: None });
+                }
+                ("rows", of_file) => {
+                    let (rows, path) = of_file.split_once(' ')?;
+                    manifest.files.get_mut(path)?.rows = Some(rows.parse().ok()?);
                 }
                 _ => {} // of a later version
             }
         }
         Some(manifest)
     }
+}
+
+/// Returns the number of rows of a file; `None` if its metadata cannot be read.
+fn rows(path: &Path) -> Option<u64> {
+    let reader = SerializedFileReader::new(File::open(path).ok()?).ok()?;
+    reader.metadata().file_metadata().num_rows().try_into().ok()
 }
 
 #[cfg(test)]
@@ -112,8 +139,12 @@ mod tests {
         let manifest = Manifest {
             id: "0a".to_owned(),
             tables: vec!["sites".to_owned(), "stacks".to_owned()],
-            runs: vec!["run=a%20b".to_owned()],
-            files: [("host=n/image-0.parquet".to_owned(), 17)].into(),
+            runs: ["run=a%20b".to_owned()].into(),
+            files: [
+                ("host=n/image-0.parquet".to_owned(), Listed { bytes: 17, rows: Some(3) }),
+                ("host=n/image-1.parquet".to_owned(), Listed { bytes: 4, rows: None }),
+            ]
+            .into(),
         };
         let text = manifest.text();
         assert_eq!(Manifest::parse(&text), Some(manifest));

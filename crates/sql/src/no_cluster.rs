@@ -40,4 +40,9 @@ impl Cluster {
     pub async fn ready(&self) -> Result<StatementFiles, Error> {
         match *self {}
     }
+
+    /// Returns the error if the cluster is lost.
+    pub async fn find_loss(&self) -> Option<Error> {
+        match *self {}
+    }
 }

@@ -19,7 +19,8 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::prelude::Expr;
 use heaptide_analysis::model::{Process, Recording};
 use heaptide_analysis::threads;
-use heaptide_query::tables::{Source, Wanted};
+use heaptide_command::error::Error;
+use heaptide_query::tables::{self, Source, Wanted};
 
 use crate::arrays;
 use crate::columns;
@@ -78,7 +79,7 @@ impl Part {
     /// Returns whether the table exists for it: some need a trace.
     pub fn has(&self, source: &Source) -> bool {
         let traced = || self.process().is_some_and(Process::has_trace);
-        !matches!(source.name, "events" | "lifetimes") || traced()
+        !columns::needs_trace(source) || traced()
     }
 
     /// Returns the columns to fill for a schema.
@@ -220,6 +221,11 @@ impl TableProvider for RecordedTable {
             None => self.schema.clone(),
         };
         let (source, parts) = (self.source, self.parts.clone());
+        if let Some(first) = parts.first().filter(|_| !parts.iter().any(|part| part.has(source))) {
+            let path = first.recording[0].path.display();
+            let error = Error::new(format!("{path}: {}", tables::Error::NoTrace));
+            return Err(DataFusionError::External(error.into()));
+        }
         let scan = Scan { source, parts, schema: schema.clone() };
         let scan: Arc<dyn PartitionStream> = Arc::new(scan);
         let exec = StreamingTableExec::try_new(schema, vec![scan], None, None, false, limit)?;

@@ -1,7 +1,8 @@
 //! The SQL engine with the tables and functions of this project.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
@@ -12,15 +13,17 @@ use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use heaptide_command::dataset::ReadingOptions;
 use heaptide_command::error::Error;
 use heaptide_command::output::check_path;
-use heaptide_query::tables::Source;
+use heaptide_query::tables::{self, Source};
 use tokio::runtime::Runtime;
 
-use crate::catalog;
+use crate::catalog::Catalog;
 use crate::cluster::{Cluster, StatementFiles, VERSION};
+use crate::columns;
 use crate::dataset::{Damaged, DatasetTable};
 use crate::dataset_file;
 use crate::explain::{explain, is_about_content, lost_executor, lost_file};
 use crate::functions::FUNCTIONS;
+use crate::pruning::PlaceFilter;
 use crate::recordings::{Part, RecordedTable};
 
 /// How often a statement is run again, before its first records, if an executor was lost with
@@ -60,9 +63,9 @@ pub struct Session {
     runtime: Runtime,
     context: SessionContext,
     /// The dataset with the tables; `None` for recordings.
-    dataset: Option<Dataset>,
+    catalog: Option<Arc<Catalog>>,
     /// The tables of the dataset.
-    tables: Mutex<Vec<Arc<DatasetTable>>>,
+    tables: Vec<Arc<DatasetTable>>,
     /// The cluster that runs queries; `None` for this process.
     cluster: Option<Cluster>,
 }
@@ -100,7 +103,7 @@ impl Session {
         for function in FUNCTIONS {
             context.register_udf(function.udf());
         }
-        Session { runtime, context, dataset: None, tables: Mutex::default(), cluster }
+        Session { runtime, context, catalog: None, tables: Vec::new(), cluster }
     }
 
     /// Creates an engine with the tables of process images.
@@ -117,52 +120,78 @@ impl Session {
     /// Creates an engine with the tables of a dataset, which this process reads, or the cluster of
     /// a scheduler.
     ///
-    /// Errors: it is no dataset, or cannot be read; the cluster cannot be used.
+    /// Errors: it is no dataset; the cluster cannot be used.
     pub fn from_dataset(dataset: &Dataset) -> Result<Session, Error> {
-        let tables = tables(dataset)?;
+        let directory = &dataset.directory;
+        check_path(directory)?;
+        dataset_file::check(directory)?;
+        let catalog = Catalog::new(directory);
+        if !Source::all().iter().any(|source| catalog.has(source)) {
+            return Err(no_dataset(directory));
+        }
         let mut session = match &dataset.cluster {
             Some(address) => Session::on_cluster(address, dataset.token_file.as_deref())?,
             None => Session::new()?,
         };
-        session.dataset = Some(dataset.clone());
-        session.register(tables)?;
-        Ok(session)
-    }
-
-    /// Replaces the tables.
-    fn register(&self, tables: Vec<Arc<DatasetTable>>) -> Result<(), Error> {
-        for table in &tables {
-            let name = table.source().name;
-            let replaced = self.context.deregister_table(name);
-            let added = replaced.and_then(|_| self.context.register_table(name, table.clone()));
+        let catalog = Arc::new(catalog);
+        for source in Source::all() {
+            let table = Arc::new(DatasetTable::new(catalog.clone(), source, dataset.damaged));
+            session.tables.push(table.clone());
+            let added = session.context.register_table(source.name, table);
             added.map_err(|error| explain("", &error))?;
         }
-        *self.tables.lock().unwrap_or_else(PoisonError::into_inner) = tables;
-        Ok(())
+        session.catalog = Some(catalog);
+        Ok(session)
     }
 
     /// Checks the metadata of all files of the dataset.
     ///
     /// Errors: a file is damaged or missing.
     pub fn check_files(&self) -> Result<(), Error> {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().try_for_each(|table| table.check_metadata())
+        self.tables.iter().try_for_each(|table| table.check_metadata())
+    }
+
+    /// Makes sure that the tables that a statement names are those of one moment.
+    ///
+    /// Errors: they cannot be listed, or need a trace that no recording has.
+    fn prepare(&self, sql: &str) -> Result<(), Error> {
+        let Some(catalog) = &self.catalog else {
+            return Ok(());
+        };
+        self.tables.iter().for_each(|table| table.begin_query());
+        let plan = self.runtime.block_on(self.context.state().create_logical_plan(sql));
+        // Errors of the statement are reported when it runs.
+        let names = plan.and_then(|plan| names(&plan)).unwrap_or_default();
+        catalog.prepare(&names)?;
+        for table in self.tables.iter().filter(|table| names.contains(table.source().name)) {
+            if columns::needs_trace(table.source()) && !catalog.has(table.source()) {
+                let directory = catalog.directory().display();
+                return Err(Error::new(format!("{directory}: {}", tables::Error::NoTrace)));
+            }
+            if self.cluster.is_some() {
+                // Listed here, because errors of encoding the plan have another form.
+                let checked = table.checked(&PlaceFilter::none());
+                checked.map_err(|error| explain("", &error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Lists the dataset again.
     fn list_again(&self) -> Result<(), Error> {
-        self.dataset.as_ref().map_or(Ok(()), |dataset| self.register(tables(dataset)?))
+        self.catalog.as_ref().map_or(Ok(()), |catalog| catalog.refresh())
     }
 
-    /// Returns the error of a statement. If a file of the dataset is damaged, it names the file.
+    /// Returns the error of a statement. If a file of the dataset is damaged, it names the file; if
+    /// the scheduler is lost, its address.
     fn failure(&self, sql: &str, error: &DataFusionError) -> Error {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let damage = if is_about_content(error) {
-            tables.iter().find_map(|table| table.find_damage())
+            self.tables.iter().find_map(|table| table.find_damage())
         } else {
             None
         };
-        damage.unwrap_or_else(|| explain(sql, error))
+        let lost = || self.runtime.block_on(self.cluster.as_ref()?.find_loss());
+        damage.or_else(lost).unwrap_or_else(|| explain(sql, error))
     }
 
     /// Starts to run a statement. Statements that modify data are rejected.
@@ -175,8 +204,17 @@ impl Session {
                 self.check_names_no_file(sql)?;
             }
         }
-        let stream = self.stream(sql).map_err(|error| self.failure(sql, &error))?;
-        let retries = if self.dataset.is_some() { RETRIES_MAX } else { 0 };
+        self.prepare(sql)?;
+        let mut retries = if self.catalog.is_some() { RETRIES_MAX } else { 0 };
+        let stream = loop {
+            match self.stream(sql) {
+                Err(error) if retries > 0 && lost_file(&error) => {
+                    retries -= 1;
+                    self.list_again()?;
+                }
+                stream => break stream.map_err(|error| self.failure(sql, &error))?,
+            }
+        };
         Ok(Answer { session: self, sql: sql.to_owned(), stream, retries })
     }
 
@@ -206,20 +244,16 @@ impl Session {
     }
 }
 
-/// Lists the tables of a dataset.
-fn tables(dataset: &Dataset) -> Result<Vec<Arc<DatasetTable>>, Error> {
-    let directory = &dataset.directory;
-    check_path(directory)?;
-    dataset_file::check(directory)?;
-    let mut listings = catalog::tables(directory)?;
-    if listings.is_empty() {
-        return Err(no_dataset(directory));
-    }
-    let table = |source: &'static Source| {
-        let listing = listings.remove(source.name)?;
-        Some(DatasetTable::new(directory, source, listing, dataset.damaged).map(Arc::new))
-    };
-    Source::all().iter().filter_map(table).collect()
+/// Returns the names of the tables that a plan reads.
+fn names(plan: &LogicalPlan) -> Result<BTreeSet<&'static str>, DataFusionError> {
+    let mut names = BTreeSet::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            names.extend(Source::named(scan.table_name.table()).map(|source| source.name));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(names)
 }
 
 /// Returns the error for a directory that is no dataset.

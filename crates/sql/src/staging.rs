@@ -259,7 +259,8 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     use super::*;
-    use crate::catalog;
+    use crate::catalog::Catalog;
+    use crate::pruning::PlaceFilter;
 
     const RUN: &str = "run=a";
     const TABLES: [&str; 3] = ["sites", "timeline", "processes"];
@@ -278,12 +279,18 @@ mod tests {
 
     /// Returns the tables with their sizes, or the error of a reader.
     fn sizes(dataset: &Path) -> Result<Vec<(&'static str, u64)>, String> {
-        let tables = catalog::tables(dataset).map_err(|error| error.to_string())?;
-        assert!(tables.values().all(|listing| listing.damages.is_empty()), "{tables:?}");
-        let of = |(name, listing): (&'static str, catalog::Listing)| {
-            listing.files.into_iter().map(move |file| (name, file.bytes))
-        };
-        Ok(tables.into_iter().flat_map(of).collect())
+        let catalog = Catalog::new(dataset);
+        let names = Source::all().iter().map(|source| source.name).collect();
+        catalog.prepare(&names).map_err(|error| error.to_string())?;
+        let mut sizes = Vec::new();
+        for source in Source::all() {
+            let snapshot = catalog.snapshot(source).expect("a snapshot");
+            let listing = snapshot.listing(source, &PlaceFilter::none()).expect("files");
+            assert_eq!(listing.damages, []);
+            sizes.extend(listing.files.into_iter().map(|file| (source.name, file.bytes)));
+        }
+        sizes.sort_unstable();
+        Ok(sizes)
     }
 
     /// Begins to move a run, and stops before step `steps`, as if the process were killed.

@@ -7,10 +7,6 @@ use std::time::{Duration, Instant};
 
 use ballista::prelude::SessionContextExt;
 use ballista_core::extension::SessionConfigExt;
-use ballista_core::serde::protobuf::execute_query_params::Query;
-use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
-use ballista_core::serde::protobuf::{ExecuteQueryParams, KeyValuePair};
-use ballista_core::version::insert_version_header;
 use datafusion::common::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -18,12 +14,12 @@ use heaptide_command::error::Error;
 use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request};
+use tonic::{Code, Status};
 
-use super::server::{ALLOWED, FILES_HEADER, MESSAGE_BYTES_MAX, READY_PATH};
+use super::server::{ALLOWED, FILES_HEADER, MESSAGE_BYTES_MAX, READY_PATH, VERSION_HEADER};
 use super::tables::Tables;
 use super::token::Token;
-use super::version::{self, Client, KEY, VERSION};
+use super::version::{Client, VERSION};
 
 /// The time limit for connecting to the scheduler.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -75,31 +71,65 @@ impl Cluster {
             let advice = "`heaptide-sql scheduler` starts one";
             refused(&format!("{what}: {}; {advice}", cause(&error)))
         })?;
-        // The scheduler checks the version before the query, which is empty here.
-        let setting = KeyValuePair { key: KEY.to_owned(), value: Some(version.to_owned()) };
-        let mut query = Request::new(ExecuteQueryParams {
-            session_id: "version".to_owned(),
-            settings: vec![setting],
-            operation_id: String::new(),
-            query: Some(Query::LogicalPlan(Vec::new())),
-        });
-        query.set_timeout(CONNECT);
-        insert_version_header(query.metadata_mut());
-        let mut scheduler = SchedulerGrpcClient::new(channel.clone());
-        match scheduler.execute_query(query).await {
-            Ok(_) => Ok(Cluster { address: address.to_owned(), channel, token: token.clone() }),
-            Err(status) if status.code() == Code::Unauthenticated => Err(refused(&format!(
-                "the scheduler has another token than {}; copy its token to this machine",
-                token.origin()
-            ))),
-            Err(status) => Err(match version::refusing(status.message()) {
-                Some(theirs) => refused(&format!(
-                    "the scheduler is heaptide {theirs}, this is {version}; \
-                     use the same version on all machines"
-                )),
-                None => refused(&format!("not a heaptide scheduler: {}", status.message())),
-            }),
+        let cluster = Cluster { address: address.to_owned(), channel, token: token.clone() };
+        cluster.check(version).await?;
+        Ok(cluster)
+    }
+
+    /// Checks that the scheduler accepts the token and has this version.
+    async fn check(&self, version: &str) -> Result<(), Error> {
+        let refused = |what: String| Error::new(format!("{}: {what}", self.address));
+        let not_one = |why: &str| {
+            let advice = "name the address that `heaptide-sql scheduler` prints";
+            refused(format!("not a heaptide scheduler: {why}; {advice}"))
+        };
+        let asked = tokio::time::timeout(CONNECT, self.ask()).await;
+        let response = asked.map_err(|_| not_one("it does not answer"))?;
+        let response = response.map_err(|error| not_one(&cause(&error)))?;
+        let code = Status::from_header_map(response.headers()).map(|status| status.code());
+        if code == Some(Code::Unauthenticated) {
+            let origin = self.token.origin();
+            return Err(refused(format!(
+                "the scheduler has another token than {origin}; copy its token to this machine"
+            )));
         }
+        match response.headers().get(VERSION_HEADER).map(|theirs| theirs.to_str()) {
+            Some(Ok(theirs)) if theirs == version => Ok(()),
+            Some(Ok(theirs)) => Err(refused(format!(
+                "the scheduler is heaptide {theirs}, this is {version}; \
+                 use the same version on all machines"
+            ))),
+            Some(Err(_)) | None if code.is_some() => Err(not_one("it may be an executor")),
+            Some(Err(_)) | None => Err(not_one("it has no version")),
+        }
+    }
+
+    /// Asks the scheduler whether it has executors.
+    ///
+    /// Errors: it does not respond.
+    async fn ask(&self) -> Result<http::Response<Body>, tonic::transport::Error> {
+        let mut channel = self.channel.clone();
+        poll_fn(|context| channel.poll_ready(context)).await?;
+        let mut request = http::Request::new(Body::empty());
+        *request.uri_mut() = http::Uri::from_static(READY_PATH);
+        *request.version_mut() = http::Version::HTTP_2;
+        channel.call(request).await
+    }
+
+    /// Returns the error if the scheduler no longer responds, after a query has failed.
+    pub async fn find_loss(&self) -> Option<Error> {
+        let asked = tokio::time::timeout(CONNECT, self.ask()).await;
+        let why = match asked {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => cause(&error),
+            Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+        };
+        Some(self.lost(&why))
+    }
+
+    fn lost(&self, why: &str) -> Error {
+        let address = &self.address;
+        Error::new(format!("{address}: the scheduler no longer responds: {why}"))
     }
 
     /// Returns the engine that runs queries on this cluster, without our tables and functions.
@@ -124,18 +154,7 @@ impl Cluster {
     pub async fn ready(&self) -> Result<StatementFiles, Error> {
         let (address, deadline) = (&self.address, Instant::now() + REGISTER);
         loop {
-            let failed = |error: tonic::transport::Error| {
-                Error::new(format!(
-                    "{address}: the scheduler no longer responds: {}",
-                    cause(&error)
-                ))
-            };
-            let mut channel = self.channel.clone();
-            poll_fn(|context| channel.poll_ready(context)).await.map_err(failed)?;
-            let mut request = http::Request::new(Body::empty());
-            *request.uri_mut() = http::Uri::from_static(READY_PATH);
-            *request.version_mut() = http::Version::HTTP_2;
-            let response = channel.call(request).await.map_err(failed)?;
+            let response = self.ask().await.map_err(|error| self.lost(&cause(&error)))?;
             if response.status().is_success() {
                 let files = response.headers().get(FILES_HEADER);
                 let is_allowed = files.is_some_and(|value| value == ALLOWED);
@@ -171,8 +190,10 @@ mod tests {
     use super::*;
     use crate::cluster::files::Files;
     use crate::cluster::scheduler::SchedulerService;
+    use crate::cluster::version;
     use crate::explain::explain;
     use ballista_core::serde::protobuf::PollWorkParams;
+    use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
     use heaptide_fixtures::Scratch;
     use std::net::SocketAddr;
     use tokio::net::TcpListener;

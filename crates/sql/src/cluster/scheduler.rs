@@ -31,7 +31,9 @@ use tonic::service::Routes;
 
 use super::files::Files;
 use super::logging;
-use super::server::{self, ALLOWED, FILES_HEADER, MESSAGE_BYTES_MAX, READY_PATH, ServerOptions};
+use super::server::{
+    self, ALLOWED, FILES_HEADER, MESSAGE_BYTES_MAX, READY_PATH, ServerOptions, VERSION_HEADER,
+};
 use super::tables::Tables;
 use super::token::{Token, refusal};
 use super::version::{self, VERSION};
@@ -102,7 +104,7 @@ impl SchedulerService {
         let config = Arc::new(config);
         let scheduler = create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, config);
         let scheduler = scheduler.await.map_err(|e| failed(&e))?;
-        let routes = routes(scheduler, token, reads_files);
+        let routes = routes(scheduler, token, reads_files, version);
         let service = routes.into_make_service_with_connect_info::<SocketAddr>();
         axum::serve(listener, service).await.map_err(|e| failed(&e))
     }
@@ -145,6 +147,7 @@ fn routes(
     scheduler: SchedulerServer<LogicalPlanNode, PhysicalPlanNode>,
     token: Token,
     reads_files: bool,
+    version: &'static str,
 ) -> Router {
     let size = MESSAGE_BYTES_MAX as usize;
     let calls = SchedulerGrpcServer::new(scheduler.clone())
@@ -157,7 +160,7 @@ fn routes(
             http::StatusCode::SERVICE_UNAVAILABLE
         };
         let files = if reads_files { ALLOWED } else { "" };
-        std::future::ready((status, [(FILES_HEADER, files)]))
+        std::future::ready((status, [(FILES_HEADER, files), (VERSION_HEADER, version)]))
     };
     let check = move |request: Request, next: Next| {
         let is_allowed = token.is_in(request.headers());

@@ -26,6 +26,8 @@ pub const MESSAGE_BYTES_MAX: u32 = i32::MAX as u32;
 
 /// The path whose status is that of the cluster: whether it has executors.
 pub const READY_PATH: &str = "/readyz";
+/// The header of the response with the version of the scheduler.
+pub const VERSION_HEADER: &str = "heaptide-version";
 /// The header of the response with [`ALLOWED`] if statements can name files.
 pub const FILES_HEADER: &str = "heaptide-files";
 /// The value of the header.

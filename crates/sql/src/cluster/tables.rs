@@ -17,9 +17,10 @@ use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use heaptide_query::tables::Source;
 
-use crate::catalog::{DataFile, Listing};
-use crate::dataset::{Damaged, DatasetTable};
+use crate::catalog::DataFile;
+use crate::dataset::DatasetTable;
 use crate::layout::Place;
+use crate::pruning::PlaceFilter;
 
 /// Encodes tables of datasets, and everything that Ballista encodes itself.
 #[derive(Debug, Default)]
@@ -82,20 +83,23 @@ impl LogicalExtensionCodec for Tables {
     }
 }
 
-/// Encodes a table: its name, its directory, and a record for each file, each of which ends with 0.
+/// Encodes a table: its name, the absolute path of its directory, and a record for each file, each
+/// of which ends with 0.
 fn encode(table: &DatasetTable, bytes: &mut Vec<u8>) -> Result<(), DataFusionError> {
+    let directory = std::path::absolute(table.directory())?;
     let mut add = |text: &[u8]| {
         bytes.extend(text);
         bytes.push(0);
     };
     add(table.source().name.as_bytes());
-    add(table.directory().as_os_str().as_bytes());
-    let place = table.directory().join(table.source().name);
-    for file in table.checked()? {
+    add(directory.as_os_str().as_bytes());
+    let place = directory.join(table.source().name);
+    for file in table.checked(&PlaceFilter::none())?.iter() {
         let path = std::path::absolute(&file.path)?;
         let path = path.strip_prefix(&place).unwrap_or(&path);
         let modified = file.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        add(format!("{} {modified} ", file.bytes).as_bytes());
+        let rows = file.rows.map_or("-".to_owned(), |rows| rows.to_string());
+        add(format!("{} {modified} {rows}", file.bytes).as_bytes());
         add(path.as_os_str().as_bytes());
     }
     Ok(())
@@ -107,21 +111,22 @@ fn decode(bytes: &[u8]) -> Option<DatasetTable> {
     let source = Source::named(str::from_utf8(texts.next()?).ok()?)?;
     let directory = Path::new(OsStr::from_bytes(texts.next()?));
     let place = directory.join(source.name);
-    let mut listing = Listing::default();
+    let mut files = Vec::new();
     while let Some(numbers) = texts.next() {
         let path = Path::new(OsStr::from_bytes(texts.next()?));
         let mut numbers = str::from_utf8(numbers).ok()?.split(' ');
         let bytes = numbers.next()?.parse().ok()?;
         let modified = UNIX_EPOCH + Duration::from_nanos(numbers.next()?.parse().ok()?);
-        listing.files.push(DataFile {
+        files.push(DataFile {
             path: place.join(path),
             place: Place::of_path(path.to_str()?),
             bytes,
             modified,
             is_listed: true, // the client has checked it
+            rows: numbers.next()?.parse().ok(),
         });
     }
-    DatasetTable::new(directory, source, listing, Damaged::Refuse).ok()
+    Some(DatasetTable::of_client(directory, source, files))
 }
 
 #[cfg(test)]
@@ -131,26 +136,26 @@ mod tests {
     #[test]
     fn a_table_is_decoded_as_it_was_encoded() {
         let path = Path::new("run=a%20b/host=n/rank=3/pid=1/image-0.parquet");
-        let file = |path: &Path, bytes| DataFile {
+        let file = |path: &Path, bytes, rows| DataFile {
             path: Path::new("/heap/sites").join(path),
             place: Place::of_path(path.to_str().expect("UTF-8")),
             bytes,
             modified: UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789),
             is_listed: true,
+            rows,
         };
-        let files = vec![file(path, 99), file(Path::new("part-00000.parquet"), 0)];
-        let listing = Listing { files: files.clone(), damages: Vec::new() };
+        let files = vec![file(path, 99, Some(7)), file(Path::new("part-00000.parquet"), 0, None)];
         let sites = Source::named("sites").expect("a table");
-        let table = DatasetTable::new(Path::new("/heap"), sites, listing, Damaged::Refuse);
+        let table = DatasetTable::of_client(Path::new("/heap"), sites, files.clone());
         let mut bytes = Vec::new();
-        encode(&table.expect("a table"), &mut bytes).expect("bytes");
+        encode(&table, &mut bytes).expect("bytes");
+        let read = |table: &DatasetTable| table.checked(&PlaceFilter::none()).expect("files");
         let decoded = decode(&bytes).expect("a table");
         assert_eq!(decoded.directory(), Path::new("/heap"));
-        assert_eq!(decoded.checked().expect("files"), files);
+        assert_eq!(*read(&decoded), files);
         for length in 0..bytes.len() - 1 {
             let part = decode(&bytes[..length]);
-            let files = part.map(|table| table.checked().expect("files").len());
-            assert!(files.is_none_or(|count| count < 2), "{length}");
+            assert!(part.is_none_or(|table| read(&table).len() < 2), "{length}");
         }
         assert!(decode(b"nothing\0/heap\0").is_none());
     }

@@ -64,7 +64,7 @@ impl ExtensionOptions for Client {
 
 /// Checks that the client of a query has the version `own`.
 ///
-/// Errors: it does not; [`refusing`] extracts `own` from the text of the error.
+/// Errors: it does not.
 pub fn check(config: &SessionConfig, own: &str) -> Result<(), DataFusionError> {
     let client = config.options().extensions.get::<Client>();
     let theirs = client.map_or("", |client| &client.version);
@@ -77,6 +77,7 @@ pub fn check(config: &SessionConfig, own: &str) -> Result<(), DataFusionError> {
 
 /// Returns the version of the part of the cluster that rejected a query, from the text of its
 /// error.
+#[cfg(test)]
 pub fn refusing(error: &str) -> Option<&str> {
     error.split_once(REFUSED)?.1.split(' ').next()
 }

@@ -69,7 +69,7 @@ fn errors_have_a_caret() {
     assert!(lines[0].starts_with("heaptide: query: unknown column `threds`; available: "));
     assert_eq!(lines[1..], ["    threds FROM lanes", "    ^"], "{unknown}");
     assert!(said("SELECT lane FRM lanes").ends_with(&format!("\n{:18}^\n", "")));
-    assert!(said("SELECT * FROM nowhere").contains("table 'nowhere' not found"));
+    assert!(said("SELECT * FROM nowhere").contains("unknown table `nowhere`; available: sites "));
     assert!(said("COPY lanes TO 'lanes.csv'").contains("COPY"));
     assert!(said("SELECT stack_contains(stack, '(') FROM sites").contains("regex `(`"));
     assert!(said(" -- nothing").contains("empty query"));

@@ -11,7 +11,7 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::harness::{heaptide, output, recordings, refused, scratch};
+use crate::harness::{files, heaptide, job_and_dataset, output, recordings, refused, scratch};
 
 /// The time limit for start and end of a server, and for a query.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -211,14 +211,38 @@ fn two_executors_return_the_results_of_one_process() {
     };
     assert_eq!(of(&[]), of(&cluster));
     // Errors of queries have the usual messages.
-    for query in
-        ["SELECT nothing FROM sites", "SELECT", "SELECT stack_contains(stack, '(') FROM sites"]
-    {
+    let check_refused = |dataset: &Path, query: &str| {
         let of = |how: &[&str]| {
-            refused(client().args(["sql", query, "--dataset"]).arg(dataset()).args(how))
+            refused(client().args(["sql", query, "--dataset"]).arg(dataset).args(how))
         };
-        assert_eq!(of(&[]), of(&cluster));
+        let said = of(&[]);
+        assert_eq!(of(&cluster), said);
+        said
+    };
+    for query in [
+        "SELECT nothing FROM sites",
+        "SELECT",
+        "SELECT stack_contains(stack, '(') FROM sites",
+        "SELECT * FROM nowhere",
+    ] {
+        check_refused(dataset(), query);
     }
+    // So have those about the dataset.
+    let [_, of_job] = job_and_dataset(&scratch("job for a cluster"), 2);
+    let said = check_refused(&of_job, "SELECT count(*) FROM lifetimes");
+    assert!(said.contains("recorded without a trace"), "{said}");
+    let sums = "SELECT rank, sum(allocations) AS n FROM sites GROUP BY rank";
+    let all = files(&of_job.join("sites/run=r1"));
+    let file = all.iter().find(|path| path.ends_with("image-0.parquet")).expect("a file");
+    let mut bytes = fs::read(file).expect("a file");
+    let end = bytes.len();
+    bytes[end - 300..end - 8].fill(0xff); // the metadata, before its length
+    fs::write(file, bytes).expect("a file");
+    let said = check_refused(&of_job, sums);
+    assert!(said.starts_with(&format!("heaptide: {}: is damaged", file.display())), "{said}");
+    fs::remove_file(file).expect("a file");
+    let said = check_refused(&of_job, sums);
+    assert!(said.starts_with(&format!("heaptide: {}: is missing", file.display())), "{said}");
     // A query on which Ballista would hang.
     let union =
         "SELECT 'a' AS t, count(*) AS n FROM sites UNION ALL SELECT 'b', count(*) FROM stacks";
@@ -275,6 +299,30 @@ fn a_killed_executor_does_not_change_the_result() {
 }
 
 #[test]
+fn a_killed_scheduler_is_one_line() {
+    let place = scratch("killed scheduler");
+    let mut scheduler = Server::scheduler(&[]);
+    let address = scheduler.address().to_owned();
+    let _executor = Server::executor(&address, &place, &["--threads", "1"]);
+    let query = "SELECT a.rank, count(*) AS pairs, sum(b.allocations) AS n FROM sites a JOIN sites b \
+                 ON a.rank = b.rank WHERE b.label IS NOT NULL GROUP BY a.rank ORDER BY a.rank";
+    let said = thread::scope(|scope| {
+        let mut asked = client();
+        asked.args(["sql", query, "--dataset"]).arg(dataset()).args(["--cluster", &address]);
+        let asked = scope.spawn(move || refused(&mut asked));
+        let deadline = Instant::now() + DEADLINE;
+        while results(&place) == 0 {
+            assert!(Instant::now() < deadline && !asked.is_finished(), "no result");
+            thread::sleep(Duration::from_millis(2));
+        }
+        scheduler.child.kill().expect("a running scheduler");
+        asked.join().expect("a message")
+    });
+    let lost = format!("heaptide: {address}: the scheduler no longer responds: ");
+    assert!(said.starts_with(&lost) && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn problems_of_a_cluster_are_one_line() {
     let place = scratch("no cluster");
     let dataset = dataset().to_str().expect("UTF-8");
@@ -302,6 +350,14 @@ fn problems_of_a_cluster_are_one_line() {
     let said = of(&address);
     assert!(said.starts_with(&format!("heaptide: {address}: ")), "{said}");
     other.join().expect("a thread").expect("a connection");
+    // An executor listens there.
+    let lonely = Server::scheduler(&[]);
+    let executor = Server::executor(lonely.address(), &place, &[]);
+    let said = of(executor.address());
+    let expected =
+        format!("heaptide: {}: not a heaptide scheduler: it may be an", executor.address());
+    assert!(said.starts_with(&expected), "{said}");
+    executor.stop();
     // Clusters do not query recordings.
     let [steps, _] = recordings();
     let steps = steps.to_str().expect("UTF-8");

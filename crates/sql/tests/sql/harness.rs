@@ -94,3 +94,24 @@ pub fn files(place: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+/// Records this many ranks of a job and exports them; returns the directory of the recordings and
+/// the dataset.
+pub fn job_and_dataset(place: &Path, ranks: usize) -> [PathBuf; 2] {
+    let programs = root().join("tests/programs");
+    let program = place.join("ranks");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-g", "-fno-builtin", "-I"]).arg(&programs);
+    output(gcc.arg(programs.join("ranks.c")).arg("-o").arg(&program));
+    let [job, dataset] = ["job", "dataset"].map(|name| place.join(name));
+    fs::create_dir(&job).expect("a directory");
+    for rank in 0..ranks {
+        let recording = job.join(format!("r{rank}.heaptide"));
+        let rank = rank.to_string();
+        output(recorded(&recording, &[]).arg(&program).arg(&rank).env("HEAPTIDE_RANK", &rank));
+        let mut export = heaptide();
+        export.args(["export", "--format", "parquet", "-o"]).arg(&dataset).arg(&recording);
+        output(&mut export);
+    }
+    [job, dataset]
+}

@@ -1,30 +1,15 @@
 //! `heaptide ranks` of a dataset returns the same numbers as of the recordings in it.
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{heaptide, output, recorded, refused, root, scratch};
+use crate::harness::{heaptide, job_and_dataset, output, refused, scratch};
 
 #[test]
 fn ranks_of_a_dataset_equal_those_of_its_recordings() {
     let place = scratch("ranks");
-    let programs = root().join("tests/programs");
-    let program = place.join("ranks");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-g", "-fno-builtin", "-I"]).arg(&programs);
-    output(gcc.arg(programs.join("ranks.c")).arg("-o").arg(&program));
-    let [job, dataset] = ["job", "dataset"].map(|name| place.join(name));
-    fs::create_dir(&job).expect("a directory");
-    for rank in 0..8 {
-        let recording = job.join(format!("r{rank}.heaptide"));
-        let rank = rank.to_string();
-        output(recorded(&recording, &[]).arg(&program).arg(&rank).env("HEAPTIDE_RANK", &rank));
-        let mut export = heaptide();
-        export.args(["export", "--format", "parquet", "-o"]).arg(&dataset).arg(&recording);
-        output(&mut export);
-    }
+    let [job, dataset] = job_and_dataset(&place, 8);
     for by in ["rank", "host", "process"] {
         let of = |directory| {
             let mut command = heaptide();
