@@ -76,10 +76,13 @@ impl MappingClass {
 /// Sums over all mappings of a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MappedTotals {
-    /// Sums over all sites of mappings, with the peak of mapped bytes.
+    /// Sums over all sites of mappings, with the peak of mapped bytes; of joined processes, the sum
+    /// of their peaks.
     pub totals: Measures,
     /// When the peak was reached, nanoseconds from the start.
     pub peak_time_ns: u64,
     /// Sums by class; only classes that occur.
     pub classes: Vec<(MappingClass, Measures)>,
+    /// Number of process images with mappings: of several, peaks need not be at one time.
+    pub images: u32,
 }

@@ -460,6 +460,7 @@ fn mapped(processes: &[Process]) -> Option<MappedTotals> {
         let peak_bytes = joined.totals.peak_bytes.saturating_add(mapped.totals.peak_bytes);
         joined.totals.add(&mapped.totals);
         joined.totals.peak_bytes = peak_bytes;
+        joined.images = joined.images.saturating_add(mapped.images);
         for (class, measures) in &mapped.classes {
             match joined.classes.binary_search_by_key(class, |known| known.0) {
                 Ok(at) => joined.classes[at].1.add(measures),

@@ -74,7 +74,8 @@ pub(super) fn tables(
     };
     let (mapped, totals, peak_time_ns) =
         tables_of(profile, Space::Mapped, (of, stacks), kind, now_ns)?;
-    let totals = MappedTotals { totals, peak_time_ns, classes: by_class(&mapped.sites) };
+    let classes = by_class(&mapped.sites);
+    let totals = MappedTotals { totals, peak_time_ns, classes, images: 1 };
     Some((mapped, totals))
 }
 

@@ -44,7 +44,8 @@ fn check(name: &str) {
     assert_met(&heap, &parse(&text, "// expect "));
 }
 
-fn answer(recording: &Path, scratch: &Path, words: &[&str]) -> String {
+/// Returns the output of a command about a recording.
+pub fn answer(recording: &Path, scratch: &Path, words: &[&str]) -> String {
     let mut command = heaptide();
     let outcome = run(command.args(words).arg(recording), scratch);
     assert_eq!(outcome.status, 0, "{words:?}: {}", outcome.stderr);
@@ -125,7 +126,7 @@ fn snapshots_resets_children_and_kills() {
     let known = parse(Guest::read("device_steps.c").text(), "// device ");
     assert_met(&read(&[]), &known);
     let joined = answer(&recording, &trial.scratch, &["report", "--process", "all"]);
-    let line = "15.0 MiB  at most (peaks of 2 images added up), on CUDA device 0";
+    let line = "15.0 MiB  at most, the peaks of 2 process images added up, on CUDA device 0";
     assert!(joined.contains(line), "{joined}");
     let report = read(&["--snapshot", "1"]);
     let totals = &list(&report, "processes")[0]["totals"];

@@ -4,6 +4,7 @@
 //! for the report of `--kind mapped`.
 
 use crate::allocators::library;
+use crate::device::answer;
 use crate::expectations::{assert_met, parse};
 use crate::harness::{Guest, Trial, heaptide, recorded, report, report_of_kind, run, scratch};
 use crate::recording::{list, number};
@@ -112,7 +113,19 @@ fn totals_without_stacks() {
         let of = |name| number(totals, name);
         let found = ["allocations", "frees", "usable_bytes", "live_bytes", "peak_bytes"].map(of);
         assert_eq!(found, [4, 2, 131072, 57344, 73728], "{mode}");
+        let text = answer(&recording, &trial.scratch, &["report", "--kind", "mapped"]);
+        assert!(text.contains("\nRecorded without stacks; see --by scope"), "{text}");
     }
+}
+
+/// The peaks of a parent and its child need not be at one time.
+#[test]
+fn peaks_of_joined_processes_are_an_upper_bound() {
+    let trial = Trial::new("map_fork.c", "map-joined", &[], &[]);
+    let recording = trial.recording(&[]).expect("a recording");
+    let joined = answer(&recording, &trial.scratch, &["report", "--process", "all"]);
+    let line = "at most, the peaks of 2 process images added up (other ";
+    assert!(joined.contains(line), "{joined}");
 }
 
 /// Differences are of the selected kind: each site of mappings maps more, the heap is the same.

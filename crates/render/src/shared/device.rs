@@ -2,6 +2,7 @@
 
 use heaptide_analysis::model::{DeviceSum, DeviceTotals, Process};
 
+use crate::shared::mapped::when_of_peak;
 use crate::shared::quantity::bytes;
 
 /// Number of devices in the line.
@@ -29,10 +30,7 @@ pub(crate) fn device_summary(process: &Process) -> Option<(String, String)> {
     };
     let is_shown = process.tables.sites.iter().any(|site| site.kind.device_memory().is_some());
     let stacks = if is_shown { "" } else { "; `--kind device` has its stacks" };
-    let when = match images {
-        0 | 1 => "at peak".to_owned(),
-        images => format!("at most (peaks of {images} images added up)"),
-    };
+    let when = when_of_peak(*images);
     let says = format!("{when}, {says}, {} live at the end{stacks}", bytes(totals.live_bytes));
     Some((bytes(totals.peak_bytes), says))
 }

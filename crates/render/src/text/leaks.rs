@@ -170,7 +170,7 @@ fn page(
     figures(out, process)?;
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),
-        Mode::Scopes => ("scope path", "Recorded with --mode scopes: by scope, not by stack\n"),
+        Mode::Scopes => ("scope path", "Recorded without stacks: by scope\n"),
         Mode::Counters => ("thread", "Recorded with --mode counters: by thread, not by stack\n"),
     };
     let held_ns = process.completeness.held_ns;

@@ -231,7 +231,7 @@ fn process_page(
             )?;
         }
         (Mode::Scopes, _) => {
-            writeln!(out, "\nRecorded with --mode scopes: no stacks")?;
+            writeln!(out, "\nRecorded without stacks; see --by scope and --by thread")?;
         }
         (Mode::Stacks, Some(measure)) => sections::sorted(out, process, measure, rows)?,
         (Mode::Stacks, None) => sections::usual(out, process, rows)?,
