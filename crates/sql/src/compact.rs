@@ -1,5 +1,5 @@
 //! `heaptide dataset compact`: merges the files of each table into few large ones, in a new
-//! directory that replaces the old one when it is complete.
+//! directory that replaces the old one when it is complete; several tables at a time.
 //!
 //! If the command is killed, either the old directory or the new one is in place, and the next
 //! command removes the other one. A damaged file stops the command before it replaces anything.
@@ -8,13 +8,17 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::metadata::KeyValue;
 use heaptide_analysis::files::draft::exchange;
+use heaptide_analysis::threads::together;
 use heaptide_command::dataset::CompactOptions;
 use heaptide_command::error::Error;
 use heaptide_command::outcome::Outcome;
@@ -51,18 +55,36 @@ pub fn compact(options: &CompactOptions) -> Outcome {
     let session = Session::from_dataset(&Dataset::local(dataset))?;
     session.check_files()?;
     while session.ask("SET datafusion.execution.target_partitions = 1")?.next()?.is_some() {}
-    for source in Source::all() {
-        let table = dataset.join(source.name);
-        let failed = |error| Error::file(&table, "compact it", error);
-        if table.is_dir() && !is_compact(&table).map_err(failed)? {
-            write(&session, dataset, source, &compaction).inspect_err(|_| {
-                // else the next one does it
-                let _ = fs::remove_dir_all(layout::new(dataset, source));
-            })?;
-            replace(dataset, source).map_err(failed)?;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(source) = Source::all().get(next.fetch_add(1, Ordering::Relaxed)) {
+            compact_table(&session, dataset, source, &compaction)?;
         }
-    }
+        Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let done: Result<Vec<()>, Error> = together(threads, work).into_iter().collect();
+    done?;
     Ok(())
+}
+
+/// Compacts a table, unless there is nothing to merge.
+fn compact_table(
+    session: &Session,
+    dataset: &Path,
+    source: &'static Source,
+    compaction: &str,
+) -> Result<(), Error> {
+    let table = dataset.join(source.name);
+    let failed = |error| Error::file(&table, "compact it", error);
+    if !table.is_dir() || is_compact(&table).map_err(failed)? {
+        return Ok(());
+    }
+    write(session, dataset, source, compaction).inspect_err(|_| {
+        // else the next one does it
+        let _ = fs::remove_dir_all(layout::new(dataset, source));
+    })?;
+    replace(dataset, source).map_err(failed)
 }
 
 /// Cleans up after a command that was killed: restores or removes directories.

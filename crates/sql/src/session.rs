@@ -148,6 +148,8 @@ impl Session {
     ///
     /// Errors: a file is damaged or missing.
     pub fn check_files(&self) -> Result<(), Error> {
+        let names = Source::all().iter().map(|source| source.name).collect();
+        self.catalog.as_ref().map_or(Ok(()), |catalog| catalog.prepare(&names))?;
         self.tables.iter().try_for_each(|table| table.check_metadata())
     }
 
