@@ -195,14 +195,16 @@ impl Snapshot {
                 listing.damages.extend(entry.damages);
             }
         }
-        listing.damages.extend(self.missing(table, filter));
+        listing.damages.extend(self.missing(table, filter)?);
         listing.files.sort_by(|a, b| layout::in_order(&a.path, &b.path));
         Ok(listing)
     }
 
     /// Returns the directories that runs should have in a table according to their manifests in
     /// other tables.
-    fn missing(&self, table: &Table, filter: &PlaceFilter) -> Vec<Damage> {
+    ///
+    /// Errors: one of them exists now.
+    fn missing(&self, table: &Table, filter: &PlaceFilter) -> Result<Vec<Damage>, Error> {
         let of_tables = self.tables.iter().map(|(name, of)| (*name, of.runs.keys().collect()));
         let of_others = self.others.iter().map(|(name, of)| (*name, of.iter().collect()));
         let mut elsewhere: BTreeMap<&String, &str> = BTreeMap::new();
@@ -221,10 +223,13 @@ impl Snapshot {
             let manifest = Manifest::read(&self.dataset.join(other).join(run)).ok().flatten();
             if manifest.is_some_and(|of| of.tables.iter().any(|name| name == table.source.name)) {
                 let path = self.dataset.join(table.source.name).join(run);
+                if path.is_dir() {
+                    return Err(changed(&path)); // the run was replaced by one with more tables
+                }
                 damages.push(Damage { path, what: "is missing".to_owned() });
             }
         }
-        damages
+        Ok(damages)
     }
 }
 
@@ -299,9 +304,14 @@ fn entry(
     let listing = walked.map(|()| Entry::new(path, files, run, filter).listing);
     // If the directory was replaced, the files are those of both.
     if identity(path) != Some(expected) {
-        return Err(Error::new(format!("{}{CHANGED}", path.display())));
+        return Err(changed(path));
     }
     listing.map_err(|error| Error::file(path, "read it", error))
+}
+
+/// Returns the error for a directory that is not the one of the snapshot.
+fn changed(path: &Path) -> Error {
+    Error::new(format!("{}{CHANGED}", path.display()))
 }
 
 /// Adds the data files in and below a directory whose places a filter keeps.

@@ -259,7 +259,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     use super::*;
-    use crate::catalog::Catalog;
+    use crate::catalog::{CHANGED, Catalog, Listing};
     use crate::pruning::PlaceFilter;
 
     const RUN: &str = "run=a";
@@ -348,6 +348,26 @@ mod tests {
         staged(&place, &TABLES, 3).publish(RUN, Existing::Replace).expect("to replace it");
         assert_eq!(sizes(&place).map(|all| all.len()), Ok(3));
         assert_eq!(sizes(&place).map(|all| all[0]), Ok(("processes", 3)));
+    }
+
+    #[test]
+    fn a_run_that_is_replaced_after_a_snapshot_is_not_missing() {
+        let place = Scratch::new("replaced after a snapshot");
+        let small = staged(&place, &["processes", "sites"], 1);
+        small.publish(RUN, Existing::Keep).expect("a new run");
+        let catalog = Catalog::new(&place);
+        let labels = Source::named("labels").expect("a table");
+        let listed = || {
+            let snapshot = catalog.snapshot(labels).expect("a snapshot");
+            snapshot.listing(labels, &PlaceFilter::none()).map_err(|error| error.to_string())
+        };
+        assert_eq!(listed(), Ok(Listing::default()));
+        let large = staged(&place, &["labels", "processes", "sites"], 2);
+        large.publish(RUN, Existing::Replace).expect("to replace it");
+        let error = listed().expect_err("the table has the run now");
+        assert!(error.ends_with(CHANGED), "{error}");
+        catalog.refresh().expect("a snapshot");
+        assert_eq!(listed().map(|listing| listing.files.len()), Ok(1));
     }
 
     #[test]
