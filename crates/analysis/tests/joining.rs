@@ -4,7 +4,9 @@ use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{End, Process, Rank, Recording, Run, StackId, Sum};
 use heaptide_analysis::recording::join::Apart;
 use heaptide_analysis::recording::origin::{Origin, groups};
+use heaptide_analysis::selection::filter::Filter;
 use heaptide_analysis::views::aggregate::{Group, GroupBy, Key, group};
+use heaptide_analysis::views::timeline::Timeline;
 use heaptide_fixtures::{ProfileBuilder, site};
 use heaptide_format::{Mark, MarkKind, Mode, Sample};
 use zerocopy::FromZeros;
@@ -184,6 +186,26 @@ fn times_are_on_one_clock() {
     assert_eq!(windows, [("phase [pid 11 app]", 1), ("phase [pid 12 app]", 4)]);
     let marks: Vec<_> = p.time.marks.iter().map(|m| (&*m.name, m.time_ns / SECOND)).collect();
     assert_eq!(marks, [("here [pid 11 app]", 1), ("here [pid 12 app]", 4)]);
+}
+
+/// The samples have all blocks, the totals those without a label: neither is the peak at one time
+/// known, nor is the timeline of totals.
+#[test]
+fn timelines_stay_whole_when_blocks_are_excluded() {
+    let whole = joined(vec![process(11, 0, 5), process(12, 3, 7)], Apart::Nowhere);
+    let mut part = vec![process(11, 0, 5), process(12, 3, 7)];
+    let ignore = vec!["label:grid".parse().expect("a pattern")];
+    let filter = Filter { ignore, ..Filter::default() };
+    part.iter_mut().for_each(|process| filter.apply(process, "--ignore label:grid"));
+    assert!(part.iter().all(|process| !process.has_timeline_of_totals()));
+    let live = |process: &Process| Timeline::of(process).live;
+    assert_eq!(live(&part[0]), live(&process(11, 0, 5)));
+    let part = joined(part, Apart::Nowhere);
+    assert!(part.totals.peak_bytes < whole.totals.peak_bytes);
+    assert_eq!(live(&part), live(&whole));
+    assert_eq!(part.time.highest, None);
+    let said = part.completeness.part.expect("joined");
+    assert_eq!(said, "the peak is at most this sum of each image's own");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod sampling;
 mod scope_name;
 mod site_rows;
 mod spread;
+mod steps;
 mod subject;
 mod sum;
 mod tables;
@@ -46,6 +47,7 @@ pub(crate) use scope_name::scope_name;
 pub use scope_name::scope_path;
 pub use site_rows::{SiteRow, SiteRows};
 pub use spread::Spread;
+pub(crate) use steps::{NOTHING, steps};
 pub use subject::{ImageRole, Reason, Rest, Subject};
 pub use sum::Sum;
 pub use tables::{

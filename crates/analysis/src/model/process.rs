@@ -104,6 +104,9 @@ impl Process {
     /// were excluded or counters start at a reset. A running process may have continued between the
     /// two reads.
     pub fn has_timeline_of_totals(&self) -> bool {
+        if self.time.samples_have_more {
+            return false;
+        }
         let totals = &self.totals;
         let is_running = self.lifetime.end == End::Running;
         let most = totals.peak_bytes.saturating_add(self.completeness.peak_bound_bytes);

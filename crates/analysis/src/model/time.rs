@@ -14,6 +14,9 @@ use super::trace::Trace;
 pub struct TimeTables {
     /// Samples in order of time.
     pub samples: Vec<Sample>,
+    /// Whether samples have more events than the totals, because these are of a part of the blocks
+    /// or of the time.
+    pub samples_have_more: bool,
     /// Bounds of live bytes in order of time, as the recorder measured them between samples; none
     /// of older profiles, joined processes and mappings.
     pub bounds: Vec<Bounds>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::at_once::{self, AtOnce};
 use super::origin::{self, Origin};
-use crate::model::{Highest, LaneId, Mark, Process, Sample, Window};
+use crate::model::{Highest, LaneId, Mark, NOTHING, Process, Sample, Window, steps};
 
 /// Maximum number of samples of a joined timeline: if there are more, those with most live bytes
 /// are kept.
@@ -121,6 +121,7 @@ impl Joining {
             });
         }
         joined.time.samples = thinned(timeline);
+        joined.time.samples_have_more = !self.covers_totals;
     }
 }
 
@@ -230,52 +231,6 @@ pub fn most_at_once(processes: &[&Process]) -> Most {
 fn end_ns(process: &Process) -> u64 {
     process.lifetime.start_realtime_ns.saturating_add(process.lifetime.duration_ns)
 }
-
-/// Returns the samples of a process, with its peak, and its end if other processes ran longer.
-fn steps(process: &Process, mut steps: Vec<Sample>, ended: bool) -> Vec<Sample> {
-    let totals = &process.totals;
-    let peak_at = steps.partition_point(|sample| sample.time_ns <= process.peak_time_ns);
-    let before = peak_at.checked_sub(1).map_or(NOTHING, |at| steps[at]);
-    let (time_ns, peak_bytes) = (process.peak_time_ns, totals.peak_bytes);
-    let next = steps.get(peak_at).map_or(totals.live_bytes, |next| next.live_bytes);
-    // The value just after the peak is unknown: it is at most the previous or the next one.
-    let after = Sample { peak_bytes, live_bytes: before.live_bytes.max(next), ..before };
-    let after = Sample { time_ns: time_ns.saturating_add(1), ..after };
-    let peak = Sample { time_ns, live_bytes: peak_bytes, peak_bytes, ..before };
-    steps.splice(peak_at..peak_at, [peak, after]);
-    let last = steps.last().copied().unwrap_or(NOTHING);
-    let living = if ended {
-        Sample { live_bytes: 0, resident_bytes: 0, virtual_bytes: 0, ..last }
-    } else {
-        Sample { live_bytes: totals.live_bytes, ..last }
-    };
-    let time_ns = process.lifetime.duration_ns.max(last.time_ns);
-    let peak_bytes = totals.peak_bytes.max(last.peak_bytes);
-    let at_end = Sample { time_ns, peak_bytes, ..living };
-    steps.push(if process.lifetime.duration_is_known {
-        Sample {
-            allocations: totals.allocations.max(last.allocations),
-            frees: totals.frees.max(last.frees),
-            usable_bytes: totals.usable_bytes.max(last.usable_bytes),
-            ..at_end
-        }
-    } else {
-        // The times of the remaining events are unknown.
-        at_end
-    });
-    steps
-}
-
-const NOTHING: Sample = Sample {
-    time_ns: 0,
-    live_bytes: 0,
-    peak_bytes: 0,
-    allocations: 0,
-    frees: 0,
-    usable_bytes: 0,
-    resident_bytes: 0,
-    virtual_bytes: 0,
-};
 
 /// Returns the sum of all step functions after each step.
 fn sums(steps: &[(u32, Sample)], images: usize) -> Vec<Sample> {

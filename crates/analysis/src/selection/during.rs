@@ -237,6 +237,7 @@ impl Pass<'_> {
 
     fn into_process(self, span: Range<u64>) -> Process {
         let mut process = self.process.clone();
+        process.complete_samples();
         let rows = process.tables.sites.iter_mut().zip(self.measures);
         for (((site, measures), moved), level) in rows.zip(self.moved).zip(&self.levels) {
             let at_peak =

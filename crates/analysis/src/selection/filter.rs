@@ -72,6 +72,7 @@ impl Filter {
         if keep.iter().all(|&keep| keep) {
             return;
         }
+        process.complete_samples();
         let mut kept = 0..;
         let new: Vec<Option<u32>> =
             keep.iter().map(|&keep| if keep { kept.next() } else { None }).collect();

@@ -354,6 +354,7 @@ impl Process {
         tables.sites.clear();
         tables.histogram.clear();
         self.time.samples.clear();
+        self.time.samples_have_more = false;
         self.time.bounds.clear();
         tables.labels.clear();
         tables.shapes.clear();

@@ -121,6 +121,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         device_memory: device.0.map(Box::new),
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
+            samples_have_more: false,
             bounds: bounds(&profile.spans),
             accounts,
             windows,

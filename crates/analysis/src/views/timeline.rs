@@ -112,7 +112,8 @@ impl Timeline {
         let mut live: Vec<_> = points(|s| s.live_bytes).collect();
         live.push((0, 0));
         // The peaks and ends of joined processes have different times.
-        if process.identity.images == 1 {
+        let is_of_totals = !process.time.samples_have_more;
+        if process.identity.images == 1 && is_of_totals {
             live.push((process.peak_time_ns, totals.peak_bytes));
             live.push((duration_ns, totals.live_bytes));
         }
@@ -121,9 +122,9 @@ impl Timeline {
         allocations.push((0, 0));
         let sampled = allocations.iter().map(|point| point.1).max().unwrap_or(0);
         let mut undated_allocations = 0;
-        if process.lifetime.duration_is_known {
+        if process.lifetime.duration_is_known && is_of_totals {
             allocations.push((duration_ns, totals.allocations));
-        } else {
+        } else if is_of_totals {
             undated_allocations = totals.allocations.saturating_sub(sampled);
         }
         Timeline {
