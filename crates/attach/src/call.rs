@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::Pid;
 
+use crate::error::field;
 use crate::machine::{self, Before, Call, Places};
 use crate::memory::Memory;
 use crate::ptrace::{self, Event};
@@ -32,6 +33,8 @@ pub struct Caller<'a> {
     before: Before,
     /// Memory in the program for calls.
     room: u64,
+    /// Whether the thread makes the call that restores its registers before its state is set.
+    makes_last: bool,
     /// Whether the thread is at the call that restores its registers, or has made it.
     is_returning: bool,
     /// The last process that it made.
@@ -55,8 +58,12 @@ impl<'a> Caller<'a> {
             extended: machine::extended_state(thread.tid)?,
             mask: ptrace::signal_mask(thread.tid)?,
         };
+        // The call that restores registers also ends a wait with the remaining time.
+        let is_kept = machine::is_timed(&before.registers) && !has_filter(thread.tid);
+        let makes_last = machine::MAKES_LAST_CALL && !is_kept;
+        let (room, is_returning, made) = (0, false, None);
         let mut caller =
-            Caller { memory, thread, places, before, room: 0, is_returning: false, made: None };
+            Caller { memory, thread, places, before, room, makes_last, is_returning, made };
         let top = machine::below_red_zone(&caller.before.registers);
         // A stack that ends here must fail this attempt, not crash the program.
         memory.write(top - OWN_STACK, &[0; 8])?;
@@ -311,7 +318,7 @@ impl<'a> Caller<'a> {
                     }
                     if machine::is_returning(&registers, places) {
                         self.is_returning = true;
-                        if machine::MAKES_LAST_CALL {
+                        if self.makes_last {
                             self.pass_last_call(until)?;
                         }
                         return Ok(returned);
@@ -387,6 +394,12 @@ impl<'a> Caller<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a thread has a filter of system calls, which also judges calls that it cancels.
+fn has_filter(tid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    field(&status, "Seccomp").is_none_or(|mode| mode != "0")
 }
 
 /// The time limit of a system call.

@@ -14,6 +14,7 @@ mod frames;
 mod machine;
 mod memory;
 mod modules;
+mod pages;
 pub mod picture;
 mod process;
 mod ptrace;

@@ -5,6 +5,7 @@
 //! all continue. The copy never runs: it is read, killed, and reaped by another call. Where a fork
 //! is refused, the program is stopped until its memory was read.
 
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::call::Caller;
 use crate::error::{Error, field};
 use crate::machine;
 use crate::memory::{Mapping, Memory};
+use crate::pages::{self, Pages};
 use crate::process::Process;
 use crate::ptrace::{self, Event};
 use crate::session::{Pause, apart};
@@ -70,9 +72,18 @@ pub struct Picture {
     memory: Memory,
     /// The memory of the program, if the other one is that of a copy.
     program: Option<Memory>,
+    /// The pages of both.
+    pages: Vec<Pages>,
 }
 
 impl Picture {
+    /// Returns the parts of a range whose pages exist, in order: the others were never written, and
+    /// must not be read. A copy does not inherit the pages of shared memory, so those of the
+    /// program count, too.
+    pub fn existing(&self, range: Range) -> Vec<Range> {
+        pages::existing(&self.pages, range)
+    }
+
     /// Reads memory: of the copy, or what that did not inherit, of the running program. Returns the
     /// number of bytes that could be read.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> usize {
@@ -124,12 +135,11 @@ pub fn take<T: Send + 'static>(
                 return Ok(Taken { result, pause });
             }
         }
-        let start = Instant::now();
-        let (stopped, busy) = stop_outside(&process, waiting, &mut pause)?;
+        let Outside { stopped, busy, since } = stop_outside(&process, waiting, &mut pause)?;
         let read = of_stopped(&process, &loaded.state, &stopped, busy)?;
         let result = work(&read.with(&process, None)?);
         drop(stopped);
-        pause.add(start.elapsed());
+        pause.add(since.elapsed());
         Ok(Taken { result, pause })
     })
 }
@@ -157,12 +167,11 @@ fn by_fork(
     state: &Attachment,
     pause: &mut Pause,
 ) -> Result<(Read, Option<Copy>), Error> {
-    let start = Instant::now();
-    let (mut stopped, busy) = stop_outside(process, None, pause)?;
+    let Outside { mut stopped, busy, since } = stop_outside(process, None, pause)?;
     let read = of_stopped(process, state, &stopped, busy)?;
     let copy = fork(process, &mut stopped);
     drop(stopped);
-    pause.add(start.elapsed());
+    pause.add(since.elapsed());
     Ok((read, copy))
 }
 
@@ -181,6 +190,8 @@ impl Read {
     fn with(self, process: &Process, copy: Option<Copy>) -> Result<Picture, Error> {
         let open = |pid| Memory::open(pid).map_err(|error| Error::refused(pid, &error));
         let program = open(process.pid)?;
+        let both = copy.map(|copy| copy.pid).into_iter().chain([process.pid]);
+        let pages: io::Result<Vec<Pages>> = both.map(Pages::open).collect();
         let (memory, program) = match copy {
             Some(copy) => (open(copy.pid)?, Some(program)),
             None => (program, None),
@@ -196,6 +207,7 @@ impl Read {
             busy: self.busy,
             memory,
             program,
+            pages: pages.unwrap_or_default(), // then all pages count as existing
         })
     }
 }
@@ -203,7 +215,9 @@ impl Read {
 /// Has a stopped thread fork, and lets that thread continue.
 fn fork(process: &Process, stopped: &mut Vec<Stopped>) -> Option<Copy> {
     let places = process.modules.places()?;
-    let at = stopped.iter().position(|thread| process.is_on_own_stack(thread))?;
+    let able = stopped.iter().enumerate().filter(|(_, thread)| process.is_on_own_stack(thread));
+    // Of two, the one that does not wait with a timeout.
+    let (at, _) = able.min_by_key(|(_, thread)| machine::is_timed(&thread.registers))?;
     let mut caller = Caller::new(&process.memory, stopped.swap_remove(at), places).ok()?;
     let (pid, number) = caller.fork().ok()?;
     Some(Copy { pid, number })
@@ -245,18 +259,27 @@ fn end(process: &Process, copy: Copy, pause: &mut Pause) {
     }
 }
 
+/// Stopped threads.
+struct Outside {
+    stopped: Vec<Stopped>,
+    /// How many are inside the recorder or the allocator that it calls.
+    busy: usize,
+    /// When they were stopped.
+    since: Instant,
+}
+
 /// Stops all threads, if possible while none is inside the recorder or the allocator that it calls,
-/// because the table of blocks is incomplete then. Returns them, and the number of threads inside.
+/// because the table of blocks is incomplete then. Adds the pauses of other attempts.
 fn stop_outside(
     process: &Process,
     waiting: Option<u32>,
     pause: &mut Pause,
-) -> Result<(Vec<Stopped>, usize), Error> {
+) -> Result<Outside, Error> {
     let refused = |error| Error::refused(process.pid, &error);
     let code = process.recorder().map(|module| module.low..module.high).unwrap_or_default();
     let mut attempt = 0;
     loop {
-        let start = Instant::now();
+        let since = Instant::now();
         let stopped = stop_others(process.pid, &[]).map_err(refused)?;
         let is_inside = |thread: &&Stopped| {
             if waiting.is_some() && number_inside(thread.tid) == waiting {
@@ -268,10 +291,10 @@ fn stop_outside(
         let busy = stopped.iter().filter(is_inside).count();
         attempt += 1;
         if busy == 0 || attempt == ATTEMPTS {
-            return Ok((stopped, busy));
+            return Ok(Outside { stopped, busy, since });
         }
         drop(stopped);
-        pause.add(start.elapsed());
+        pause.add(since.elapsed());
         thread::sleep(BETWEEN);
     }
 }

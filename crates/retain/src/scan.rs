@@ -1,5 +1,7 @@
 //! Finds the pointers between blocks, in one pass in the order of addresses.
 
+use std::ops::Range;
+
 use heaptide_attach::picture::Picture;
 
 use crate::blocks::{Batch, Blocks};
@@ -16,6 +18,8 @@ pub(crate) struct Scanned {
     pub(crate) unread: u64,
 }
 
+/// Blocks of at least this many bytes can have pages that were never written.
+const LARGE: u64 = WINDOW;
 /// Words that are looked up together.
 const BATCH: usize = 1024;
 
@@ -51,17 +55,23 @@ pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
         if heap.last() != Some(&memory) {
             heap.push(memory);
         }
-        let mut done = 0;
-        while done + 8 <= bytes {
-            let part = (bytes - done).min(WINDOW / 2) & !7;
-            let Some(read) = window.read(start + done, part, mapping.high.max(start + bytes))
-            else {
-                unread += bytes - done;
-                break;
-            };
-            let near = words(read).filter(|word| blocks.is_near(*word));
-            batch.words.extend(near.map(|word| (block as u32, word)));
-            done += part;
+        let extent = start..start + bytes;
+        let is_large = bytes >= LARGE;
+        let existing = if is_large { picture.existing(extent) } else { vec![extent] };
+        for Range { start, end } in existing {
+            let mut done = 0;
+            while start + done + 8 <= end {
+                let part = (end - start - done).min(WINDOW / 2) & !7;
+                // Behind a part of a large block, pages may not exist.
+                let last = if is_large { end } else { mapping.high.max(end) };
+                let Some(read) = window.read(start + done, part, last) else {
+                    unread += end - start - done;
+                    break;
+                };
+                let near = words(read).filter(|word| blocks.is_near(*word));
+                batch.words.extend(near.map(|word| (block as u32, word)));
+                done += part;
+            }
         }
         if batch.words.len() >= BATCH {
             add(&mut batch, blocks, &mut graph);

@@ -1,5 +1,7 @@
 //! Reads the memory of a picture through a window, in ascending order of addresses.
 
+use std::ops::Range;
+
 use heaptide_attach::picture::Picture;
 
 /// Bytes of the window.
@@ -35,9 +37,19 @@ impl<'a> Window<'a> {
 }
 
 impl Window<'_> {
-    /// Calls `each` with the address and the value of each word of a range. Returns the number of
-    /// bytes that could not be read.
+    /// Calls `each` with the address and the value of each word of a range whose page exists.
+    /// Returns the number of bytes that could not be read.
     pub(crate) fn each_word(&mut self, low: u64, high: u64, mut each: impl FnMut(u64, u64)) -> u64 {
+        let existing = self.picture.existing(low..high);
+        existing.into_iter().map(|range| self.each_word_of(range, &mut each)).sum()
+    }
+
+    fn each_word_of(
+        &mut self,
+        Range { start, end }: Range<u64>,
+        each: &mut dyn FnMut(u64, u64),
+    ) -> u64 {
+        let (low, high) = (start.next_multiple_of(8), end);
         let mut unread = 0;
         let mut at = low;
         while at + 8 <= high {
