@@ -28,7 +28,7 @@ _DESCRIBED = {
 # A line of that output: name, aliases, type.
 _LINE = re.compile(r"  (\S+?)(?:, \S+)* +({})\b".format("|".join(_DESCRIBED)))
 # Tables whose rows have a scope path.
-_WITH_PATH = ("sites", "events", "lifetimes", "scopes")
+_WITH_PATH = ("sites", "events", "lifetimes", "scopes", "retained", "keepers")
 
 # The metrics that count for blocks of a pool; others count for the chunk that contains the block.
 _OF_POOL_BLOCKS = ("live_bytes", "at_peak_bytes")
@@ -82,7 +82,7 @@ class Recording:
 
     def table(self, name: str) -> Table:
         """Returns a whole table: sites, events, lifetimes, stacks, frames, scopes, labels, lanes,
-        windows, snapshots, timeline, histogram, processes or modules.
+        windows, snapshots, timeline, histogram, retained, keepers, processes or modules.
 
         ``heaptide query --describe NAME`` lists the columns with their units. Every column is
         present, with None where a row has no value.

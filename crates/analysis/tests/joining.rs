@@ -198,7 +198,10 @@ fn timelines_stay_whole_when_blocks_are_excluded() {
     let filter = Filter { ignore, ..Filter::default() };
     part.iter_mut().for_each(|process| filter.apply(process, "--ignore label:grid"));
     assert!(part.iter().all(|process| !process.has_timeline_of_totals()));
-    let live = |process: &Process| Timeline::of(process).live;
+    let live = |process: &Process| {
+        let live = Timeline::of(process).live;
+        (live.top(), [3, 7, 10].map(|time_s| live.at(time_s * SECOND)))
+    };
     assert_eq!(live(&part[0]), live(&process(11, 0, 5)));
     let part = joined(part, Apart::Nowhere);
     assert!(part.totals.peak_bytes < whole.totals.peak_bytes);

@@ -7,6 +7,7 @@ use heaptide_analysis::attribution::{Owners, name_in_every_build};
 use heaptide_analysis::model::{
     AccountCause, FrameId, Interval, Measure, Measures, Mode, Process, Site, Sum,
 };
+use heaptide_analysis::recording::retained::SEARCHED;
 use heaptide_analysis::views::leaks::{self, Leaks, Origin};
 use heaptide_analysis::views::suppressions::Suppressions;
 use heaptide_render::shared::quantity::duration;
@@ -96,9 +97,7 @@ impl<'a> Measured<'a> {
         match (quantity, process.mode) {
             (Quantity::Lost, _) => match &self.lost {
                 Some(lost) => lost.value(part, Quantity::Leaked),
-                None => Err("the process was not searched when it ended; record with `heaptide \
-                             run --retain`"
-                    .to_owned()),
+                None => Err(format!("the process was not searched when it ended; {SEARCHED}")),
             },
             (Quantity::Resident, _) => self.resident(part),
             (_, Mode::Counters) => self.of_lanes(part, quantity),

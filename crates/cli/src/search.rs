@@ -16,7 +16,7 @@ use heaptide_analysis::recording::retained::{self as at_exit, AtEnd};
 use heaptide_analysis::recording::running::Running;
 use heaptide_attach::picture::{self, Picture, Taken};
 use heaptide_command::error::Error;
-use heaptide_control::{Awaiting, Waiting};
+use heaptide_control::{Awaiting, Control, Waiting};
 use heaptide_render::shared::quantity::{bytes, counted};
 use heaptide_retain::{Facts, Recorded, retained};
 use heaptide_supervise::exec;
@@ -34,6 +34,8 @@ const BEAT: Duration = Duration::from_millis(200);
 pub struct Searched {
     /// What was found.
     pub retained: Retained,
+    /// When, nanoseconds from the start of the recording.
+    pub time_ns: u64,
     /// How long the threads of the program were stopped, nanoseconds.
     pub stopped_ns: u64,
 }
@@ -47,13 +49,16 @@ pub fn search(running: &Running, waiting: Option<u32>) -> Result<Searched, Error
     // A program at its end is stopped first: its other threads may not survive for long.
     let known = if waiting.is_none() { Some(known(running)?) } else { None };
     let running = running.clone();
-    let work = move |picture: &Picture| -> Result<Retained, Error> {
+    let control = Control::open(&running).map_err(Error::library)?;
+    let work = move |picture: &Picture| -> Result<(Retained, u64), Error> {
+        let time_ns = control.now_ns();
         let (recorded, facts) = known.map_or_else(|| self::known(&running), Ok)?;
-        Ok(retained(pid, picture, recorded, facts))
+        Ok((retained(pid, picture, recorded, facts), time_ns))
     };
     let Taken { result, pause } = picture::take(pid, waiting, work).map_err(Error::library)?;
     let stopped_ns = u64::try_from(pause.total.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Searched { retained: result?, stopped_ns })
+    let (retained, time_ns) = result?;
+    Ok(Searched { retained, time_ns, stopped_ns })
 }
 
 /// Returns what the profile of a process knows about its blocks.
@@ -109,7 +114,7 @@ fn facts(process: &Process) -> impl Fn(u32) -> Facts + Send + use<> {
 
 /// Describes what processes of a recording had lost when they ended, for the summary.
 pub fn summary(recording: &Path, shown: &Path) -> String {
-    let found = match at_exit::of_recording(recording) {
+    let found = match at_exit::of_recording(recording, None) {
         Ok(found) => found,
         Err(error) => return format!("lost       not known: {error}"),
     };

@@ -38,7 +38,9 @@ pub fn exists(given: &Path) -> bool {
 
 /// Returns the path of the recording that an argument refers to, and the snapshot. An existing path
 /// takes precedence.
-fn find(given: &Path) -> Result<(PathBuf, Option<Reference>), Error> {
+///
+/// Errors: a process id without a recorded process, or no recording is here.
+pub fn find(given: &Path) -> Result<(PathBuf, Option<Reference>), Error> {
     if given.symlink_metadata().is_ok() {
         return Ok((given.to_owned(), None));
     }

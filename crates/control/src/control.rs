@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heaptide_analysis::files::input;
+use heaptide_analysis::model::retained::Retained;
+use heaptide_analysis::recording::retained::AtEnd;
 use heaptide_analysis::recording::running::Running;
 use heaptide_analysis::recording::snapshot::{self, Origin};
 use heaptide_clock as clock;
@@ -196,6 +198,21 @@ impl Control {
         Ok((number, file, answer))
     }
 
+    /// Takes a snapshot like [`Control::snapshot`], on request, after a search of the process at
+    /// `time_ns` ([`Control::now_ns`]), and stores beside it what that found. Returns the number
+    /// and file of the snapshot.
+    pub fn searched_snapshot(
+        &self,
+        name: &str,
+        (retained, time_ns): (Retained, u64),
+    ) -> Result<(u32, PathBuf), Error> {
+        let (number, file, _) = self.snapshot(name, Wait::Briefly, Origin::Requested)?;
+        let found = AtEnd::new(Ok(retained), time_ns, false);
+        let stored = file_user::as_owner(&file, |file| found.write(file));
+        stored.map_err(|error| self.error("store what a search of it found", error))??;
+        Ok((number, file))
+    }
+
     /// Returns whether the program has answered all requests. If so, clears the byte that makes it
     /// check for one at each allocation.
     pub fn is_settled(&self) -> Result<bool, Error> {
@@ -205,7 +222,7 @@ impl Control {
     }
 
     /// Returns the nanoseconds since the start of the recording.
-    pub(crate) fn now_ns(&self) -> u64 {
+    pub fn now_ns(&self) -> u64 {
         clock::now_ns().saturating_sub(self.start_ns)
     }
 

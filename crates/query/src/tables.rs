@@ -9,6 +9,7 @@ mod dimensions;
 mod info;
 mod live;
 mod moments;
+mod retained;
 mod sites;
 mod source;
 mod traced;
@@ -16,7 +17,7 @@ mod traced;
 pub use info::Info;
 pub use source::{Error, Source, Wanted};
 
-const SOURCES: [Source; 15] = [
+const SOURCES: [Source; 17] = [
     sites::SITES,
     traced::EVENTS,
     traced::LIFETIMES,
@@ -30,6 +31,8 @@ const SOURCES: [Source; 15] = [
     moments::SNAPSHOTS,
     moments::TIMELINE,
     moments::HISTOGRAM,
+    retained::RETAINED,
+    retained::KEEPERS,
     dimensions::PROCESSES,
     dimensions::MODULES,
 ];

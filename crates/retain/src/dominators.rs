@@ -5,7 +5,7 @@
 //! linear time; the iterative algorithm of Cooper, Harvey and Kennedy needs as many passes as a
 //! doubly linked list has nodes.
 
-use crate::graph::{Graph, Target};
+use crate::graph::{Edge, Graph};
 
 /// No number.
 const NONE: u32 = u32::MAX;
@@ -19,12 +19,13 @@ pub(crate) struct Dominators {
 }
 
 /// A graph with a node before its roots.
-struct Rooted<'a> {
+struct Rooted<'a, K> {
     graph: &'a Graph,
     blocks: usize,
+    keeps: K,
 }
 
-impl Rooted<'_> {
+impl<K: Fn(usize, Edge) -> bool> Rooted<'_, K> {
     fn first(&self) -> usize {
         self.graph.nodes()
     }
@@ -37,15 +38,19 @@ impl Rooted<'_> {
             return (root < self.first()).then_some(Some(root));
         }
         let edge = self.graph.edges(node).get(index)?;
-        Some((!edge.is_to(Target::Link)).then(|| edge.to()))
+        Some((self.keeps)(node, *edge).then(|| edge.to()))
     }
 }
 
 impl Dominators {
     /// Computes the dominators of the blocks that can be reached from roots, which are the nodes
-    /// from `blocks` on.
-    pub(crate) fn of(graph: &Graph, blocks: usize) -> Dominators {
-        let rooted = Rooted { graph, blocks };
+    /// from `blocks` on. `keeps` returns whether an edge of a node counts.
+    pub(crate) fn of(
+        graph: &Graph,
+        blocks: usize,
+        keeps: impl Fn(usize, Edge) -> bool,
+    ) -> Dominators {
+        let rooted = Rooted { graph, blocks, keeps };
         let (nodes, numbers, parents) = depth_first(&rooted);
         let (ends, predecessors) = predecessors(&rooted, &nodes, &numbers);
         let of = semi_nca(&parents, &ends, &predecessors);
@@ -64,7 +69,7 @@ impl Dominators {
 
 /// Returns the nodes in depth-first order, the number of each node, and the number of the parent of
 /// each number.
-fn depth_first(rooted: &Rooted) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+fn depth_first(rooted: &Rooted<impl Fn(usize, Edge) -> bool>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     let first = rooted.first();
     let mut numbers = vec![NONE; first + 1];
     let (mut nodes, mut parents) = (vec![first as u32], vec![0]);
@@ -91,7 +96,11 @@ fn depth_first(rooted: &Rooted) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
 }
 
 /// Returns the numbers of the predecessors of each number, and where they end.
-fn predecessors(rooted: &Rooted, nodes: &[u32], numbers: &[u32]) -> (Vec<u32>, Vec<u32>) {
+fn predecessors(
+    rooted: &Rooted<impl Fn(usize, Edge) -> bool>,
+    nodes: &[u32],
+    numbers: &[u32],
+) -> (Vec<u32>, Vec<u32>) {
     let each = |mut found: Box<dyn FnMut(u32, u32) + '_>| {
         for (number, &node) in (0u32..).zip(nodes) {
             let successors = (0..).map_while(|index| rooted.successor(node as usize, index));
@@ -158,7 +167,7 @@ fn compress(ancestors: &mut [u32], labels: &mut [u32], path: &mut Vec<u32>, from
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Edge;
+    use crate::graph::Target;
 
     /// Computes dominators by removing each node in turn.
     fn by_removal(edges: &[Vec<u32>], blocks: usize) -> Vec<Option<usize>> {
@@ -205,7 +214,7 @@ mod tests {
                 of.iter().for_each(|to| graph.add(Edge::new(*to, Target::Start)));
                 graph.end_node();
             }
-            let found = Dominators::of(&graph, blocks as usize);
+            let found = Dominators::of(&graph, blocks as usize, |_, _| true);
             let expected = by_removal(&edges, blocks as usize);
             for (number, &node) in found.nodes.iter().enumerate().skip(1) {
                 let by = found.nodes[found.of[number] as usize] as usize;
@@ -222,7 +231,7 @@ mod tests {
             of.iter().for_each(|to| graph.add(Edge::new(*to, Target::Start)));
             graph.end_node();
         }
-        let found = Dominators::of(&graph, 5);
+        let found = Dominators::of(&graph, 5, |_, _| true);
         let sums = found.sums(|node| if node < 5 { 1 << node } else { 0 });
         let of = |node| sums[found.nodes.iter().position(|&n| n == node).expect("reached")];
         assert_eq!([0, 1, 2, 3, 4, 5].map(of), [15, 2, 4, 8, 16, 31]);

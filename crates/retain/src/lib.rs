@@ -20,6 +20,7 @@ mod reach;
 mod retained;
 mod roots;
 mod scan;
+mod tiers;
 mod window;
 
 pub use blocks::Facts;

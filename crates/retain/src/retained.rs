@@ -1,7 +1,7 @@
 //! The analysis: from a picture to what is lost, and what keeps the rest.
 
 use heaptide_analysis::model::retained::{
-    Keeper, Kept, Node, OfState, Retained, Root, State, Unread,
+    KEEPERS_MAX, Keeper, Kept, Node, OfState, Retained, Root, RootKind, State, Unread,
 };
 use heaptide_analysis::symbols::Demangler;
 use heaptide_attach::picture::Picture;
@@ -15,9 +15,8 @@ use crate::modules::Modules;
 use crate::reach::{NONE, Reached};
 use crate::roots::{Finder, ThreadNames};
 use crate::scan;
+use crate::tiers::Tiers;
 
-/// Keepers that are returned, those that keep most.
-const KEEPERS: usize = 64;
 /// Steps of a path that are returned.
 const STEPS: usize = 32;
 
@@ -75,7 +74,7 @@ pub fn retained(
     }
     let sites = by_site(&blocks, &reached, &bytes);
     drop(reached);
-    let (keepers, shared) = keepers(&graph, &blocks, roots.len(), &bytes);
+    let (keepers, shared) = keepers(&graph, &blocks, &roots, &bytes);
     let shown = keepers.iter().map(|keeper| keeper.node);
     let shown = shown.chain(sites.iter().filter_map(|row| row.path.first().copied()));
     declare(&mut roots, shown, &variables, &modules);
@@ -168,18 +167,27 @@ fn path(blocks: &Blocks, reached: &Reached, block: usize) -> Vec<Node> {
     steps
 }
 
+/// What a keeper keeps, while it is added up.
+#[derive(Default)]
+struct KeeperSum {
+    kept: Kept,
+    sites: FxHashMap<u32, Kept>,
+    also_from: Option<RootKind>,
+}
+
 /// Returns what keeps most, and the sum of the blocks that several roots keep together.
 fn keepers(
     graph: &Graph,
     blocks: &Blocks,
-    roots: usize,
+    roots: &[Root],
     bytes: &impl Fn(usize) -> u64,
 ) -> (Vec<Keeper>, Kept) {
     let count = blocks.len();
-    let dominators = Dominators::of(graph, count);
+    let tiers = Tiers::of(graph, count, roots);
+    let dominators = Dominators::of(graph, count, |node, edge| tiers.keeps(node, edge));
     let of_node = |node: u32| if (node as usize) < count { bytes(node as usize) } else { 0 };
     let sums = dominators.sums(of_node);
-    let is_root = |node: u32| (count..count + roots).contains(&(node as usize));
+    let is_root = |node: u32| (count..count + roots.len()).contains(&(node as usize));
     // The number of what keeps each node alone: the node below the first one on its path.
     let mut tops = vec![0u32; sums.len()];
     let mut highest = Vec::new();
@@ -195,8 +203,8 @@ fn keepers(
         let of_block = !is_root(dominators.nodes[number as usize]);
         (std::cmp::Reverse(sums[number as usize]), of_block, number)
     });
-    let mut of_keeper: FxHashMap<u32, (Kept, FxHashMap<u32, Kept>)> =
-        highest.iter().take(KEEPERS).map(|&number| (number, Default::default())).collect();
+    let mut of_keeper: FxHashMap<u32, KeeperSum> =
+        highest.iter().take(KEEPERS_MAX).map(|&number| (number, Default::default())).collect();
     let numbered = dominators.nodes.iter().zip(&tops).skip(1);
     for (node, top) in numbered.map(|(&node, top)| (node as usize, top)) {
         if node >= count {
@@ -204,8 +212,9 @@ fn keepers(
         }
         let size = bytes(node);
         match of_keeper.get_mut(top) {
-            Some((kept, sites)) => {
+            Some(KeeperSum { kept, sites, also_from }) => {
                 kept.add(size);
+                *also_from = also_from.or(tiers.also(node));
                 sites.entry(blocks.site(node)).or_default().add(size);
             }
             None if !is_root(dominators.nodes[*top as usize]) => shared.add(size),
@@ -213,7 +222,7 @@ fn keepers(
         }
     }
     let keeper = |number: &u32| {
-        let (kept, sites) = of_keeper.remove(number)?;
+        let KeeperSum { kept, sites, also_from } = of_keeper.remove(number)?;
         let node = dominators.nodes[*number as usize] as usize;
         let node = match node.checked_sub(count) {
             Some(root) => Node::Root(root),
@@ -221,8 +230,8 @@ fn keepers(
         };
         let mut sites: Vec<(u32, Kept)> = sites.into_iter().collect();
         sites.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then(a.0.cmp(&b.0)));
-        Some(Keeper { node, kept, sites })
+        Some(Keeper { node, kept, sites, also_from })
     };
-    let keepers = highest.iter().take(KEEPERS).filter_map(keeper).collect();
+    let keepers = highest.iter().take(KEEPERS_MAX).filter_map(keeper).collect();
     (keepers, shared)
 }

@@ -90,7 +90,9 @@ pub fn schema(source: &Source) -> SchemaRef {
 
 /// Returns whether records of a table have scopes.
 fn has_scopes(source: &Source) -> bool {
-    matches!(source.name, "sites" | "events" | "lifetimes" | "scopes")
+    const WITH_SCOPES: [&str; 6] =
+        ["sites", "events", "lifetimes", "scopes", "retained", "keepers"];
+    WITH_SCOPES.contains(&source.name)
 }
 
 /// Returns whether a table has records only for processes with a trace.

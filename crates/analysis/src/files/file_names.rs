@@ -82,17 +82,15 @@ pub fn is_file_of_recording(name: &str) -> bool {
     if [METADATA_FILE, SYMBOLS_FILE, REMOVED_FILE].contains(&name) || is_member(name) {
         return true;
     }
-    let snapshot = name.strip_suffix(SNAPSHOT_SUFFIX);
+    let snapshot = [SNAPSHOT_SUFFIX, RETAINED_SUFFIX].iter().find_map(|of| name.strip_suffix(of));
     let of_image = [PROFILE_SUFFIX, TRACE_SUFFIX, BASELINE_SUFFIX, HELD_SUFFIX, RETAINED_SUFFIX];
     let image = of_image.iter().find_map(|suffix| name.strip_suffix(suffix));
     let is_merged = split(name).0 > 0;
-    match (image, snapshot.and_then(|snapshot| snapshot.rsplit_once('.'))) {
-        (Some(image), _) => is_merged || is_image(image),
-        (_, Some((image, number))) => {
-            number.parse::<u32>().is_ok() && (is_merged || is_image(image))
-        }
-        _ => false,
-    }
+    let is_own = |image: &str| is_merged || is_image(image);
+    let is_snapshot = snapshot
+        .and_then(|snapshot| snapshot.rsplit_once('.'))
+        .is_some_and(|(image, number)| number.parse::<u32>().is_ok() && is_own(image));
+    is_snapshot || image.is_some_and(is_own)
 }
 
 /// Suffix of a file that is being written.
@@ -132,6 +130,8 @@ mod tests {
             "12-3.held.new",
             "12-3.retained",
             "12-3.retained.7.new",
+            "12-3.4.retained",
+            "12-3.4.retained.7.new",
             "12-3.4.snapshot.99.new",
             "12-0.profile.99.new",
             "recording.json",
@@ -155,6 +155,7 @@ mod tests {
             "+1-0.profile",
             "12-0.profile.bak",
             "12-3.snapshot",
+            "12.4.retained",
             ".member",
             "a.member",
             "a.jpg",

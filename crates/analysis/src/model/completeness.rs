@@ -113,11 +113,22 @@ pub struct UnrecordedProgram {
     pub count: u64,
 }
 
-/// A search of the memory of a process at its end.
+/// A search of the memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Searched {
     /// The time, nanoseconds from its start.
     pub time_ns: u64,
-    /// Whether that was when its Python interpreter began to end, and not at its exit.
-    pub before_python_ended: bool,
+    /// When that was in its life.
+    pub at: SearchedAt,
+}
+
+/// When in its life a process was searched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SearchedAt {
+    /// At its exit.
+    Exit,
+    /// When its Python interpreter began to end.
+    PythonEnds,
+    /// While it ran, with a snapshot or on request.
+    Running,
 }

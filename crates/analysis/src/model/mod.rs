@@ -31,7 +31,7 @@ pub use account::{
 };
 pub use attribution::{Attribution, OwnName, OwnPattern};
 pub use completeness::{
-    Completeness, Interception, Loss, Off, ProfileLimit, Searched, UnrecordedProgram,
+    Completeness, Interception, Loss, Off, ProfileLimit, Searched, SearchedAt, UnrecordedProgram,
 };
 pub use device::{Device, DeviceApi, DeviceClass, DeviceMemory, DeviceSum, DeviceTotals};
 pub use heaptide_format::{Call, PythonObjects};

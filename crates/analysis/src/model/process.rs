@@ -2,6 +2,8 @@
 //!
 //! Everything is plain data with typed ids; a view reads these tables and never the profile file.
 
+use std::sync::Arc;
+
 use super::attribution::Attribution;
 use super::completeness::{Completeness, Off};
 use super::device::DeviceTotals;
@@ -9,6 +11,7 @@ use super::identity::{End, Identity, Lifetime};
 use super::mapped::Mapped;
 use super::mapping::MappedTotals;
 use super::measure::{Measure, Measures};
+use super::retained::Search;
 use super::sampling::{Interval, Sampling};
 use super::tables::{Shape, Tables};
 use super::time::TimeTables;
@@ -42,6 +45,9 @@ pub struct Process {
     pub device: Option<DeviceTotals>,
     /// Device memory, until a kind of memory is selected.
     pub device_memory: Option<Box<Mapped>>,
+    /// A search of it for what keeps its blocks, at its end or at that of a snapshot; `None` if
+    /// there was none, and of joined processes.
+    pub search: Option<Arc<Search>>,
     /// What the tables lack, and how exact the numbers are.
     pub completeness: Completeness,
     /// Statistics of the unwinder.

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::completeness::Searched;
+
 /// Blocks and their usable bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Kept {
@@ -55,7 +57,12 @@ pub enum Node {
     },
 }
 
-/// A root, or a block that several roots keep, without which memory would be free.
+/// Maximum number of keepers of a search: those that keep most.
+pub const KEEPERS_MAX: usize = 1024;
+
+/// A root, or a block that several roots keep, without which memory would be free. Roots of the
+/// first of these kinds count that leads to a block: variables, memory that the program mapped,
+/// stacks, registers, others.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Keeper {
     /// The root, or the block by its site.
@@ -64,6 +71,8 @@ pub struct Keeper {
     pub kept: Kept,
     /// That by site, the most bytes first.
     pub sites: Vec<(u32, Kept)>,
+    /// The first of the later kinds of roots that lead to some of it, too.
+    pub also_from: Option<RootKind>,
 }
 
 /// Memory that could not be read.
@@ -98,6 +107,15 @@ pub struct Retained {
     pub is_copy: bool,
     /// Number of threads that were in the middle of an allocation.
     pub busy: usize,
+}
+
+/// A search of a process for what keeps its blocks.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// What it found.
+    pub retained: Retained,
+    /// When it was.
+    pub when: Searched,
 }
 
 impl Retained {
@@ -169,7 +187,7 @@ impl State {
 }
 
 /// The kind of a root.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum RootKind {
     /// A variable of a module.
     Variable,
@@ -222,7 +240,7 @@ pub struct Root {
 }
 
 /// A line of a source file.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Declared {
     /// The name of the file, as the compiler stored it.
     pub file: String,

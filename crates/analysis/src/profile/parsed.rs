@@ -12,7 +12,7 @@ use super::annotations::Named;
 use super::python::PythonLine;
 use crate::collections::optional_index::OptionalIndex;
 use crate::collections::sparse_array::SparseArray;
-use crate::model::retained::Kept;
+use crate::model::retained::{Kept, Search};
 use crate::model::{EventExtent, Measures, Moved, Searched};
 
 /// The contents of one profile file, with ids converted to indices.
@@ -63,7 +63,9 @@ pub struct Profile {
     pub before: Option<Box<Before>>,
     /// What was live when Python began to end, if that was requested.
     pub(crate) held: Option<Box<Held>>,
-    /// Which blocks were lost at its end, if that was requested and is known.
+    /// A search for what keeps its blocks, or why that failed; `None` if there was none.
+    pub(crate) search: Option<Result<Arc<Search>, String>>,
+    /// Which blocks were lost then, if that was requested and is known.
     pub(crate) lost: Option<Box<Lost>>,
     /// Mappings, if any were recorded.
     pub mapped: Option<Box<MappedProfile>>,

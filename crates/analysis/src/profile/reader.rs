@@ -193,6 +193,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         events,
         before: None,
         held: None,
+        search: None,
         lost: None,
         mapped,
         device,

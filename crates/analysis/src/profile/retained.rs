@@ -1,13 +1,16 @@
 //! What a search of a process at its end found, in a file beside its profile.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use heaptide_format::RETAINED_SUFFIX;
+use heaptide_format::{RETAINED_SUFFIX, SNAPSHOT_SUFFIX};
 use serde::{Deserialize, Serialize};
 
+use super::parsed::Profile;
 use crate::error::Error;
 use crate::files::{file_names, json};
-use crate::model::retained::Retained;
+use crate::model::retained::{Retained, Search};
+use crate::model::{DamagedFile, Searched, SearchedAt};
 
 /// The version of its layout; later versions are rejected.
 const VERSION: u32 = 1;
@@ -59,7 +62,29 @@ impl AtEnd {
     }
 }
 
-/// Returns the path of the file for a profile.
+/// Stores in a profile what a search of its process found. Returns the file with that if it exists
+/// and cannot be read.
+pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
+    match AtEnd::read(file) {
+        Ok(found) => {
+            profile.search = found.map(|AtEnd { result, time_ns, before_python_ended, .. }| {
+                let at = match before_python_ended {
+                    _ if file_names::snapshot(file).is_some() => SearchedAt::Running,
+                    true => SearchedAt::PythonEnds,
+                    false => SearchedAt::Exit,
+                };
+                let when = Searched { time_ns, at };
+                result.map(|retained| Arc::new(Search { retained, when }))
+            });
+            None
+        }
+        Err(error) => Some(DamagedFile { path: path_of(file), reason: error.to_string() }),
+    }
+}
+
+/// Returns the path of the file for a profile or snapshot.
 pub(crate) fn path_of(profile: &Path) -> PathBuf {
-    profile.with_file_name(format!("{}{RETAINED_SUFFIX}", file_names::image_name(profile)))
+    let name = file_names::image_name(profile);
+    let name = name.strip_suffix(SNAPSHOT_SUFFIX).unwrap_or(&name);
+    profile.with_file_name(format!("{name}{RETAINED_SUFFIX}"))
 }

@@ -423,6 +423,7 @@ fn heading(processes: &[Process], path: &Path) -> Option<Process> {
         mappings: None,
         device: device(processes),
         device_memory: None,
+        search: None,
     })
 }
 

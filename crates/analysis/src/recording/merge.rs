@@ -264,11 +264,7 @@ impl<'a> Merging<'a> {
                 }
                 Ok(None) => {}
             }
-            let retained = retained::path_of(profile);
-            if retained.exists() {
-                let (_, name) = self.named(&input, &retained, before);
-                copy_whole(&retained, &self.directory.join(name), FILE_LIMIT)?;
-            }
+            self.copy_search(&input, profile, before)?;
             copied.into_iter().for_each(|copied| copied.finish(&to));
             self.step(progress);
         }
@@ -276,12 +272,23 @@ impl<'a> Merging<'a> {
             let (_, name) = self.named(&input, file, before);
             let to = self.directory.join(name);
             copy(file, &to)?.into_iter().for_each(|copied| copied.pack(&to));
+            self.copy_search(&input, file, before)?;
             self.step(progress);
         }
         self.removed.add(&input.removed);
         self.images += input.profiles.len();
         self.notes.append(&mut input.notes);
         self.commands.extend(input.metadata.map(|m| m.command).filter(|c| !c.is_empty()));
+        Ok(())
+    }
+
+    /// Copies what a search found that belongs to a profile or snapshot, if there is one.
+    fn copy_search(&self, input: &Input, of: &Path, before: usize) -> Result<(), Error> {
+        let retained = retained::path_of(of);
+        if retained.exists() {
+            let (_, name) = self.named(input, &retained, before);
+            copy_whole(&retained, &self.directory.join(name), FILE_LIMIT)?;
+        }
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::files::file_names::{self, Image, METADATA_FILE, REMOVED_FILE, SYMBOLS_FILE};
 use crate::model::{DamagedFile, End, Removed, Run};
 use crate::profile::parsed::{self, Profile};
-use crate::profile::{baseline, held, lost, reader};
+use crate::profile::{baseline, held, lost, reader, retained};
 use crate::symbols::{Lookup, ModuleKey, Sources, Symbols, Wanted};
 use crate::tables::ending::{Ending, Lasted};
 use crate::threads;
@@ -117,13 +117,16 @@ impl Parts {
         let profiles = || read_profiles(path, files, wanted, &mut damaged);
         let (symbols, profiles) = threads::both(symbols, profiles);
         let mut profiles = profiles?;
+        if wanted == reader::Wanted::All {
+            let unread = profiles.iter_mut().map(|(file, profile)| retained::apply(file, profile));
+            damaged.extend(unread.flatten());
+        }
         if choice.live == Live::BeforePythonEnded {
             let unread = profiles.iter_mut().map(|(file, profile)| held::apply(file, profile));
             damaged.extend(unread.flatten());
         }
         if choice.live == Live::Lost {
-            let unread = profiles.iter_mut().map(|(file, profile)| lost::apply(file, profile));
-            damaged.extend(unread.flatten());
+            profiles.iter_mut().for_each(|(_, profile)| lost::apply(profile));
         }
         if !choice.from_start {
             let unread = profiles.iter_mut().map(|(file, profile)| baseline::apply(file, profile));

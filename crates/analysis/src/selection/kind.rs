@@ -398,7 +398,9 @@ impl Process {
         self.time.samples = added_samples(&self.time.samples, &mapped.samples);
         self.time.bounds.clear();
         self.time.traces.clear();
-        self.time.site_rows = None;
+        if self.search.is_none() {
+            self.time.site_rows = None; // for views that follow counters
+        }
         self.count_frees_in_scopes();
     }
 

@@ -215,6 +215,7 @@ fn as_blocks(profile: &Profile, memory: &MappedProfile, space: Space) -> Profile
         events: Vec::new(),
         before: profile.before.as_ref().map(|before| Box::new(before.of_space(space))),
         held: None,
+        search: None,
         lost: None,
         is_followed: false,
         is_cut: profile.is_cut,

@@ -33,7 +33,9 @@ use crate::threads;
 const NOT_SAMPLED: &str = "[not sampled]";
 
 /// Builds the tables of a process image.
-pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -> Process {
+pub(crate) fn process(mut profile: Profile, symbols: &Symbols, mut ending: Ending) -> Process {
+    let search = profile.search.take().and_then(Result::ok);
+    let has_rows = profile.header.trace != 0 || search.is_some();
     let (scopes, scope_of_path) = annotation_tables::scopes(&profile);
     let (labels, label_of_name) = annotation_tables::labels(&profile);
     let of =
@@ -45,7 +47,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         (frames, stacks, stack_of_node)
     };
     let ((mut frames, mut stacks, stack_of_node), table) =
-        threads::both(stacks, || SiteTable::of(&profile, &of, profile.header.trace != 0));
+        threads::both(stacks, || SiteTable::of(&profile, &of, has_rows));
     let (recorded_peak, unmatched_frees) = (table.peak_bytes, table.unmatched_frees);
     let SiteTable { mut lanes, sites, ids, of_site, sampling, has_unseen, .. } = table;
     let resolved = |site: RawSite| site.with_stack(|node| stack_of_node[node.slot()]);
@@ -71,10 +73,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
     let running = (ending.end == End::Running, ending.lasted.ns);
     let traces =
         trace::trace(&profile, &ending.file, running, &totals, &became).into_iter().collect();
-    let site_rows = profile.is_followed.then(|| {
-        let ids = profile.sites.iter().map(|site| site.id);
-        SiteRows::new(ids.zip(of_site.iter().copied()))
-    });
+    let site_rows = site_rows(&profile, search.is_some(), &of_site);
     let modules: Vec<Module> = profile.modules.iter().map(module).collect();
     let of_stacks =
         Stacks { frames: &frames, modules: &modules, stacks: &stacks, of_node: &stack_of_node };
@@ -119,6 +118,7 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         mappings: mapped.0.map(Box::new),
         device: device.1,
         device_memory: device.0.map(Box::new),
+        search,
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
             samples_have_more: false,
@@ -134,6 +134,13 @@ pub(crate) fn process(profile: Profile, symbols: &Symbols, mut ending: Ending) -
         identity: identity(profile, ending),
         totals,
     }
+}
+
+/// Returns the row of each site, which `of_site` has in the order of the profile, if something
+/// refers to sites by number.
+fn site_rows(profile: &Profile, is_searched: bool, of_site: &[Option<u32>]) -> Option<SiteRows> {
+    let ids = profile.sites.iter().map(|site| site.id);
+    (profile.is_followed || is_searched).then(|| SiteRows::new(ids.zip(of_site.iter().copied())))
 }
 
 /// Returns how a process was recorded; that it was sampled is stated apart.

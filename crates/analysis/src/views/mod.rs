@@ -6,6 +6,7 @@ pub mod aggregate;
 pub mod coverage;
 pub mod diff;
 pub mod highest;
+pub mod keeper_changes;
 pub mod leaks;
 pub mod lifetimes;
 pub mod lines;

@@ -4,10 +4,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use heaptide_analysis::quantity::duration;
+use heaptide_analysis::recording::running::Running;
+use heaptide_analysis::text::of_path;
+use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{FAILED, Outcome, Stop};
-use heaptide_command::{error, output, values};
-use heaptide_control::{Threshold, targets};
+use heaptide_command::{output, values};
+use heaptide_control::{Control, Threshold, targets};
+
+use crate::search::{self, Searched};
 
 /// `heaptide ctl`.
 #[derive(Args, Debug)]
@@ -48,6 +54,12 @@ pub enum Action {
         /// Name of the snapshot
         name: Option<String>,
     },
+    /// Take a snapshot, with what keeps its blocks; `heaptide retain REC@N` shows it
+    #[command(after_help = "Example:\n  heaptide ctl app.heaptide retain warm")]
+    Retain {
+        /// Name of the snapshot
+        name: Option<String>,
+    },
     /// Add a mark to the timeline
     #[command(after_help = "Example:\n  heaptide ctl app.heaptide mark 'load begins'")]
     Mark {
@@ -80,8 +92,11 @@ const PROCESSES_AT_ONCE: usize = 64;
 
 /// Performs the action on each selected process.
 pub fn ctl(options: &CtlOptions) -> Outcome {
-    let found = targets::find(&options.target, options.pid).map_err(error::Error::library)?;
-    let asked = options.action.asked();
+    let found = targets::find(&options.target, options.pid).map_err(Error::library)?;
+    let asked = match options.action.asked() {
+        Asked::OfProgram(action) => action,
+        Asked::Search { name } => return retain(&found, &name),
+    };
     let (mut all_done, mut printed) = (true, Ok(()));
     for some in found.chunks(PROCESSES_AT_ONCE) {
         for said in targets::control_all(some, |control| control.perform(&asked)) {
@@ -107,20 +122,60 @@ pub fn ctl(options: &CtlOptions) -> Outcome {
     printed.map_err(Stop::from)
 }
 
-impl Action {
-    /// Returns the action of the library.
-    fn asked(&self) -> heaptide_control::Action {
-        use heaptide_control::Action as Asked;
-        match self {
-            Action::On => Asked::On,
-            Action::Off => Asked::Off,
-            Action::Snapshot { name } => Asked::Snapshot(name.clone().unwrap_or_default()),
-            Action::Mark { name } => Asked::Mark(name.clone()),
-            Action::Threshold { bytes, below: true } => Asked::Threshold(Threshold::Below(*bytes)),
-            Action::Threshold { bytes, below: false } => Asked::Threshold(Threshold::From(*bytes)),
-            Action::Reset => Asked::Reset,
-            Action::Flush => Asked::Flush,
-            Action::Status => Asked::Status,
+/// Takes a snapshot of each process after a search of it. One at a time: each search can need much
+/// memory.
+fn retain(found: &[Running], name: &str) -> Outcome {
+    let (mut all_done, mut printed) = (true, Ok(()));
+    for running in found {
+        match searched(running, name) {
+            Ok(said) => printed = printed.and(output::print_text(|out| writeln!(out, "{said}"))),
+            Err(error) => {
+                message(error);
+                all_done = false;
+            }
         }
+    }
+    if !all_done {
+        return Err(Stop::Status(FAILED));
+    }
+    printed.map_err(Stop::from)
+}
+
+/// Searches a process, takes a snapshot of it, and returns a line about that.
+fn searched(running: &Running, name: &str) -> Result<String, Error> {
+    // Before the snapshot, so that this contains all stacks that the search found.
+    let Searched { retained, time_ns, stopped_ns } = search::search(running, None)?;
+    let control = Control::open(running).map_err(Error::library)?;
+    let taken = control.searched_snapshot(name, (retained, time_ns));
+    let (number, file) = taken.map_err(Error::library)?;
+    let (pid, file, stopped) = (running.pid, of_path(&file), duration(stopped_ns));
+    Ok(format!("pid {pid}: snapshot {number}, searched, its threads stopped for {stopped}: {file}"))
+}
+
+/// What an action requires.
+enum Asked {
+    /// A request to the program.
+    OfProgram(heaptide_control::Action),
+    /// A search of its memory, and a snapshot with this name.
+    Search { name: String },
+}
+
+impl Action {
+    fn asked(&self) -> Asked {
+        use heaptide_control::Action as Of;
+        Asked::OfProgram(match self {
+            Action::On => Of::On,
+            Action::Off => Of::Off,
+            Action::Snapshot { name } => Of::Snapshot(name.clone().unwrap_or_default()),
+            Action::Retain { name } => {
+                return Asked::Search { name: name.clone().unwrap_or_default() };
+            }
+            Action::Mark { name } => Of::Mark(name.clone()),
+            Action::Threshold { bytes, below: true } => Of::Threshold(Threshold::Below(*bytes)),
+            Action::Threshold { bytes, below: false } => Of::Threshold(Threshold::From(*bytes)),
+            Action::Reset => Of::Reset,
+            Action::Flush => Of::Flush,
+            Action::Status => Of::Status,
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use heaptide_analysis::files::input;
 use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::recording::retained::SEARCHED;
 use heaptide_analysis::recording::{Live, NOT_SEARCHED};
 use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::views::leaks::{Leaks, Used};
@@ -141,7 +142,7 @@ fn check_searched(recording: &Recording) -> Result<(), Error> {
     let notes = recording.processes.iter().flat_map(|process| &process.completeness.notes);
     let why = notes.clone().find(|note| note.starts_with(NOT_SEARCHED));
     let why = why.map_or_else(
-        || "no process was searched when it ended; record with `heaptide run --retain`".to_owned(),
+        || format!("no process was searched when it ended; {SEARCHED}"),
         String::clone,
     );
     Err(Error::new(format!("{}: {why}", recording.path.display())))

@@ -133,7 +133,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 114] = [
+const ELSEWHERE: [&str; 118] = [
     "device.c",
     "device_attached.c",
     "device_cuda.c",
@@ -143,6 +143,10 @@ const ELSEWHERE: [&str; 114] = [
     "device_steps.c",
     "device_threads.c",
     "device_zero.c",
+    "first_answers.c",
+    "growing_cache.cpp",
+    "sparse_memory.c",
+    "timed_waits.c",
     "lost_at_exit.cpp",
     "resident_between.c",
     "renamed.c",

@@ -40,12 +40,28 @@ impl Waiting {
 
     /// Returns the answer as JSON.
     fn retain(&self) -> Value {
-        let mut command = heaptide();
-        command.args(["retain", "--format", "json"]).arg(&self.recording);
-        let outcome = run(&mut command, &self.place);
-        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
-        let answer: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        self.answer(&["retain", "--format", "json", "a.heaptide"])
+    }
+
+    /// Returns what a command prints about the process as JSON.
+    fn answer(&self, arguments: &[&str]) -> Value {
+        let answer: Value = serde_json::from_str(&self.printed(arguments)).expect("JSON");
         list(&answer, "processes")[0].clone()
+    }
+
+    /// Returns what a command prints.
+    fn printed(&self, arguments: &[&str]) -> String {
+        let outcome = run(heaptide().args(arguments), &self.place);
+        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{arguments:?}");
+        outcome.stdout
+    }
+
+    /// Lets `growing_cache.cpp` run some rounds.
+    fn rounds(&mut self, count: usize) {
+        for _ in 0..count {
+            self.child.stdin.as_mut().expect("its input").write_all(b"x\n").expect("it reads");
+            assert_eq!(next_line(&mut self.output), "done\n");
+        }
     }
 
     /// Lets the program end, which checks that its blocks are unchanged, and that it has no child.
@@ -375,7 +391,7 @@ fn a_killed_program_was_not_searched() {
     let words = "exec 2>/dev/null; sh -c 'kill -KILL $$'; true";
     let (place, recording) = searched("retained-not", &["sh", "-c", words]);
     for (arguments, expected) in [
-        (&["retain"][..], "none was searched when it ended; record with `heaptide run --retain`"),
+        (&["retain"][..], "none was searched when it ended; `heaptide run --retain` searches"),
         (&["leaks", "--lost"], "no process was searched when it ended"),
         (&["check", "--max", "lost=0"], "the process was not searched when it ended"),
     ] {
@@ -395,6 +411,125 @@ fn an_inner_command_without_the_option_does_not_search() {
     command.arg(inner.get_program()).args(["run", "-q", "-o"]).arg(place.join("b.heaptide"));
     let outcome = run(command.args(["sh", "-c", "echo \"[$HEAPTIDE_RETAIN]\""]), &place);
     assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "[]\n", ""));
+}
+
+/// A search stops threads; one of them makes the copy in the middle of a wait, which continues.
+#[test]
+fn waits_are_not_ended_by_a_search() {
+    let program = Guest::read("timed_waits.c").build("timed_waits.c", &["-pthread"]);
+    let program = program.to_str().expect("a path");
+    let mut waiting = Waiting::of("retained-waits", &[], &[program]);
+    let pid = pid(&profiles(&waiting.recording)[0]);
+    let expected = ["nanosleep 0\n", "poll 0\n", "futex ETIMEDOUT\n", "condition ETIMEDOUT\n"];
+    for (index, result) in expected.into_iter().enumerate() {
+        if index > 0 {
+            assert_eq!(next_line(&mut waiting.output), "ready\n");
+        }
+        let state = || fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
+        while !state().contains(") S ") {
+            thread::yield_now();
+        }
+        waiting.retain();
+        assert_eq!(next_line(&mut waiting.output), result);
+    }
+    assert!(waiting.child.wait().expect("its status").success());
+}
+
+/// Pages that were never written are not read: that would make them in shared memory, and take
+/// hours in a large reservation.
+#[test]
+fn untouched_memory_stays_untouched() {
+    let program = Guest::read("sparse_memory.c").build("sparse_memory.c", &[]);
+    let program = program.to_str().expect("a path");
+    let mut waiting = Waiting::of("retained-sparse", &[], &[program]);
+    let answer = waiting.retain();
+    let states = |bytes: i128| -> Vec<(&str, i128)> {
+        let rows = list(&answer, "sites").iter();
+        let rows = rows.filter(|row| number(row, "bytes") == bytes * number(row, "blocks"));
+        rows.map(|row| (row["state"].as_str().expect("a state"), number(row, "blocks"))).collect()
+    };
+    assert_eq!(states(1000).iter().map(|(_, blocks)| blocks).sum::<i128>(), 2);
+    assert!(states(1000).iter().all(|(state, _)| *state == "only_from_mapping"));
+    assert_eq!(states(2008), [("only_from_mapping", 1)]);
+    assert_eq!(states(3000), [("reachable", 1)]);
+    drop(waiting.child.stdin.take());
+    assert_eq!(next_line(&mut waiting.output), "4096\n");
+    assert!(waiting.child.wait().expect("its status").success());
+}
+
+/// Snapshots contain what a search found; two are compared by what keeps the blocks.
+#[test]
+fn what_grew_between_two_snapshots() {
+    let program = Guest::read("growing_cache.cpp").build("growing_cache.cpp", &[]);
+    let program = program.to_str().expect("a path");
+    let mut waiting = Waiting::of("retained-grown", &["--retain"], &[program]);
+    waiting.rounds(2);
+    let said = waiting.printed(&["ctl", "a.heaptide", "retain", "two"]);
+    assert!(said.contains(": snapshot 1, searched, its threads stopped for "), "{said}");
+    waiting.rounds(5);
+    waiting.printed(&["ctl", "a.heaptide", "retain"]);
+    let first = waiting.answer(&["retain", "--format", "json", "a.heaptide@1"]);
+    assert_eq!(first["moment"], "snapshot");
+    assert_eq!(keeps(&first, "cache").0, 400, "the nodes and their strings");
+    assert_eq!(keeps(&first, "buffers").0, 3);
+    let changes = waiting.answer(&["retain", "--format", "json", "a.heaptide@two", "a.heaptide@2"]);
+    let of = |name: &str| {
+        let keepers = list(&changes, "keepers");
+        let keeper = keepers.iter().find(|keeper| keeper["name"] == name).expect("it grew");
+        let number = |key| number(keeper, key);
+        (number("blocks") - number("blocks_before"), number("bytes") - number("bytes_before"))
+    };
+    assert_eq!(of("cache").0, 1000);
+    assert_eq!(of("buffers"), (5, 5 * 312));
+    let lost = &changes["lost"];
+    let [before, after] = ["blocks_before", "blocks"].map(|key| number(lost, key));
+    assert!((6..=7).contains(&after) && (1..=2).contains(&before), "{lost}: one may be on a stack");
+    let text = waiting.printed(&["retain", "a.heaptide@1", "a.heaptide@2"]);
+    let sentence = text.lines().next().unwrap_or_default();
+    assert!(sentence.starts_with("`cache` (growing_cache.cpp:"), "{sentence}");
+    assert!(sentence.contains(" more than before, by "), "{sentence}");
+    assert!(sentence.ends_with(", blocks by `fill(int)`."), "{sentence}");
+    let now = waiting.printed(&["retain", "a.heaptide@2", "a.heaptide"]);
+    assert!(now.starts_with("Nothing keeps more or less than before.\n"), "{now}");
+    drop(waiting.child.stdin.take());
+    assert!(waiting.child.wait().expect("its status").success());
+    let ended = waiting.printed(&["retain", "a.heaptide@2", "a.heaptide"]);
+    assert!(ended.starts_with("`cache` ("), "{ended}");
+    assert!(ended.lines().next().unwrap_or_default().contains(" less than before, "), "{ended}");
+}
+
+/// The tables `retained` and `keepers` contain what the view shows.
+#[test]
+fn searches_are_tables() {
+    let program = Guest::read("growing_cache.cpp").build("growing_cache.cpp", &[]);
+    let program = program.to_str().expect("a path");
+    let mut waiting = Waiting::of("retained-tables", &["--retain"], &[program]);
+    waiting.rounds(3);
+    waiting.printed(&["ctl", "a.heaptide", "retain"]);
+    let answer = waiting.answer(&["retain", "--format", "json", "a.heaptide@1"]);
+    let rows = |query: &str| -> Vec<Value> {
+        let text = waiting.printed(&["query", query, "a.heaptide@1", "--format", "json"]);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let sums = "SELECT state,sum(live_blocks) AS n,sum(live_bytes) AS b GROUP BY state";
+    let states = rows(&format!("{sums} FROM retained"));
+    let expected = list(&answer, "states").iter().filter(|state| state["blocks"] != 0);
+    assert_eq!(states.len(), expected.clone().count());
+    for state in expected {
+        let row = states.iter().find(|row| row["state"] == state["state"]).expect("a row");
+        assert_eq!((&row["n"], &row["b"]), (&state["blocks"], &state["bytes"]));
+    }
+    let keepers = rows(
+        "SELECT keeper,keeper_kind,sum(live_blocks) AS n WHERE keeper=cache \
+         GROUP BY keeper,keeper_kind FROM keepers",
+    );
+    let [cache] = &keepers[..] else { panic!("{keepers:?}") };
+    assert_eq!((&cache["keeper_kind"], cache["n"].as_u64()), (&"variable".into(), Some(600)));
+    let paths = rows("SELECT owner,root,root_path WHERE root=buffers FROM retained");
+    let ways: Vec<&str> = paths.iter().filter_map(|row| row["root_path"].as_str()).collect();
+    assert!(ways.contains(&"buffers → a block by main"), "{ways:?}");
+    drop(waiting.child.stdin.take());
+    assert!(waiting.child.wait().expect("its status").success());
 }
 
 #[test]

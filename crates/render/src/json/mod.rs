@@ -6,6 +6,7 @@ pub mod diff;
 mod document;
 mod entries;
 pub mod histogram;
+pub mod keeper_changes;
 pub mod leaks;
 pub mod lines;
 pub mod memory;

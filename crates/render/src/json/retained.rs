@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use heaptide_analysis::model::retained::{Keeper, Kept, Node, OfState, Retained, State};
+use heaptide_analysis::model::retained::{Keeper, Kept, Node, OfState, Retained, RootKind, State};
 use heaptide_analysis::model::{FrameId, Process};
 use heaptide_analysis::views::retained::OfSites;
 use serde::Serialize;
@@ -26,12 +26,17 @@ pub fn write(
     let view = RetainedEntry {
         stopped_ns: match moment {
             Moment::Running { stopped_ns } => Some(stopped_ns),
-            Moment::End { .. } => None,
+            Moment::Snapshot { .. } | Moment::End { .. } => None,
         },
         moment: match moment {
             Moment::Running { .. } => "running",
+            Moment::Snapshot { .. } => "snapshot",
             Moment::End { before_python_ended: true, .. } => "python_ends",
             Moment::End { .. } => "exit",
+        },
+        time_ns: match moment {
+            Moment::Running { .. } => None,
+            Moment::Snapshot { time_ns, .. } | Moment::End { time_ns, .. } => Some(time_ns),
         },
         copied: retained.is_copy,
         busy_threads: retained.busy,
@@ -53,6 +58,8 @@ struct RetainedEntry {
     moment: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ns: Option<u64>,
     copied: bool,
     busy_threads: usize,
     estimated_sizes: u64,
@@ -110,6 +117,7 @@ struct KeeperEntry {
     by: NodeEntry,
     blocks: u64,
     bytes: u64,
+    also_from: Option<&'static str>,
     owners: Vec<OwnedEntry>,
 }
 
@@ -170,6 +178,7 @@ impl Names<'_> {
             by: self.node(keeper.node),
             blocks: keeper.kept.blocks,
             bytes: keeper.kept.bytes,
+            also_from: keeper.also_from.map(RootKind::name),
             owners: owners.map(owned).collect(),
         }
     }

@@ -8,6 +8,13 @@ pub enum Moment {
         /// How long its threads were stopped, nanoseconds.
         stopped_ns: u64,
     },
+    /// When a snapshot of it was taken.
+    Snapshot {
+        /// The number of the snapshot.
+        number: u32,
+        /// The time, nanoseconds from its start.
+        time_ns: u64,
+    },
     /// When it ended.
     End {
         /// The time, nanoseconds from its start.

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::attribution::{FunctionId, Owners};
 use heaptide_analysis::model::{
-    End, ImageRole, Measure, Measures, Mode, Process, Recording, Searched,
+    End, ImageRole, Measure, Measures, Mode, Process, Recording, Searched, SearchedAt,
 };
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
 use heaptide_analysis::views::suppressions::Suppressions;
@@ -176,10 +176,14 @@ fn page(
     let held_ns = process.completeness.held_ns;
     let live = match (process.completeness.searched, held_ns) {
         (None, _) if view.lost => return writeln!(out, "not searched when it ended"),
-        (Some(Searched { time_ns, before_python_ended: true }), _) => {
-            format!("lost when Python began to end, after {}", duration(time_ns))
+        (Some(Searched { time_ns, at }), _) => {
+            let when = match at {
+                SearchedAt::Exit => " at exit",
+                SearchedAt::PythonEnds => " when Python began to end",
+                SearchedAt::Running => "",
+            };
+            format!("lost{when}, after {}", duration(time_ns))
         }
-        (Some(Searched { time_ns, .. }), _) => format!("lost at exit, after {}", duration(time_ns)),
         (None, None) => live_name(process).to_owned(),
         (None, Some(ns)) => {
             format!("live when Python began to end, after {}, or at exit", duration(ns))

@@ -9,6 +9,7 @@ pub mod diff;
 mod estimates;
 pub mod histogram;
 pub mod info;
+pub mod keeper_changes;
 pub mod leaks;
 pub mod lines;
 pub mod memory;

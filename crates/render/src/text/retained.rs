@@ -33,8 +33,20 @@ pub struct View {
 }
 
 /// Returns a line with the name of its file.
-fn place_of(Declared { file, line }: &Declared) -> String {
+pub(super) fn place_of(Declared { file, line }: &Declared) -> String {
     format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
+}
+
+/// Describes roots that lead to blocks that another one keeps.
+fn also(kind: RootKind) -> &'static str {
+    match kind {
+        RootKind::Variable | RootKind::ThreadLocal => "; variables lead to it, too",
+        RootKind::Mapping => "; mapped memory leads to it, too",
+        RootKind::Stack => "; a stack leads to it, too",
+        RootKind::Registers => "; registers lead to it, too",
+        RootKind::Unrecorded => "; memory of the allocator leads to it, too",
+        RootKind::DeadStack => "; the stack of an ended thread leads to it, too",
+    }
 }
 
 /// Describes a state in the table of states.
@@ -73,6 +85,18 @@ pub fn write(
     page.paths(out)
 }
 
+/// Returns whether the name of a keeper is in the plural.
+fn is_plural(retained: &Retained, node: Node) -> bool {
+    match node {
+        Node::Root(root) => {
+            let root = &retained.roots[root];
+            let is_named = root.kind == RootKind::Variable && !root.name.starts_with("variables ");
+            !is_named && root.name.split(' ').any(|word| matches!(word, "variables" | "registers"))
+        }
+        Node::Blocks { .. } => false,
+    }
+}
+
 struct Page<'a> {
     process: &'a Process,
     retained: &'a Retained,
@@ -109,9 +133,10 @@ impl Page<'_> {
                     format!("A block by {}", self.named(self.sites.frame(site)))
                 }
             };
-            writeln!(out, "{by} keeps {size}, {share} of live memory{most}.")?;
+            let keep = if is_plural(self.retained, keeper.node) { "keep" } else { "keeps" };
+            writeln!(out, "{by} {keep} {size}, {share} of live memory{most}.")?;
         }
-        let lost = self.of_state(State::Lost);
+        let lost = self.of_states(&[State::Lost, State::LostIndirectly]);
         let is_partial = self.retained.states[State::OnlyFromUnrecorded as usize].blocks > 0;
         if lost.is_empty() && !is_partial {
             writeln!(out, "No block is lost.")?;
@@ -132,7 +157,11 @@ impl Page<'_> {
     }
 
     fn of_state(&self, state: State) -> Vec<(Option<FrameId>, Kept)> {
-        let of_state = self.retained.sites.iter().filter(|row| row.state == state);
+        self.of_states(&[state])
+    }
+
+    fn of_states(&self, states: &[State]) -> Vec<(Option<FrameId>, Kept)> {
+        let of_state = self.retained.sites.iter().filter(|row| states.contains(&row.state));
         self.sites.by_frame(of_state.map(|row| (row.site, row.kept)))
     }
 
@@ -163,6 +192,9 @@ impl Page<'_> {
             Moment::Running { stopped_ns } => {
                 format!("; its threads were stopped for {} {how}", duration(stopped_ns))
             }
+            Moment::Snapshot { number, time_ns } => {
+                format!(" in snapshot {number}, after {}", duration(time_ns))
+            }
             Moment::End { time_ns, before_python_ended: true, .. } => {
                 format!(" when Python began to end, after {}", duration(time_ns))
             }
@@ -185,9 +217,10 @@ impl Page<'_> {
         }
         if self.retained.busy > 0 {
             let threads = counted(self.retained.busy as u64, "thread");
+            let blocks = if self.retained.busy == 1 { "its block" } else { "their blocks" };
             writeln!(
                 out,
-                "  note     {threads} allocated at that moment; its block may be missing"
+                "  note     {threads} allocated at that moment; {blocks} may be missing"
             )?;
         }
         let missing = unread.blocks + unread.roots;
@@ -228,7 +261,9 @@ impl Page<'_> {
         writeln!(out, "\nKept: what would be free without it")?;
         columns("kept by, with the functions that allocated most of it").heading(out)?;
         for keeper in keepers.iter().take(self.rows) {
-            self.row(out, keeper.kept, self.node(out, keeper.node))?;
+            let also = keeper.also_from.map_or(String::new(), |kind| Style::Minor.of(also(kind)));
+            let what = format!("{}{also}", self.node(out, keeper.node));
+            self.row(out, keeper.kept, what)?;
             let owners = self.sites.by_frame(keeper.sites.iter().copied());
             for (frame, kept) in owners.iter().take(OWNERS) {
                 let what =
@@ -237,12 +272,14 @@ impl Page<'_> {
                 columns("").row(out, cells)?;
             }
         }
+        if let Some(rest) = keepers.get(self.rows..).filter(|rest| !rest.is_empty()) {
+            let mut sum = Kept::default();
+            rest.iter().for_each(|keeper| sum.plus(keeper.kept));
+            let what = format!("{} more, which `--top` shows", count(rest.len() as u64));
+            self.row(out, sum, what)?;
+        }
         if self.retained.shared.blocks > 0 {
-            self.row(
-                out,
-                self.retained.shared,
-                "several of these, or smaller ones, together".to_owned(),
-            )?;
+            self.row(out, self.retained.shared, "several of these together".to_owned())?;
         }
         Ok(())
     }

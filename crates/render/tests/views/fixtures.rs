@@ -169,6 +169,7 @@ pub fn process() -> Process {
             histogram: histogram(),
         },
         time: TimeTables::default(),
+        search: None,
         completeness: Completeness {
             peak_bound_bytes: 4096,
             unmatched_frees: 3,
