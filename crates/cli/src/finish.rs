@@ -7,13 +7,14 @@ use std::rc::Rc;
 use heaptide_analysis::model::Recording;
 use heaptide_analysis::recording::metadata::{self, Member, Metadata, Status, StatusKind};
 use heaptide_analysis::recording::{members, seal_with};
-use heaptide_analysis::selection::python::PythonFrames;
 use heaptide_analysis::symbols::{Blazesym, Lookup, is_about_split};
-use heaptide_analysis::views::memory::usual_kind;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::missing_names;
+use heaptide_command::outcome::Stop;
 use heaptide_command::progress::Progress;
+use heaptide_command::selection::{Reader, Selection};
+use heaptide_command::source::{self, Empty, View};
 use heaptide_control::Lead;
 use heaptide_format::PROFILE_SUFFIX;
 use heaptide_supervise::exec;
@@ -255,12 +256,12 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     };
     let shown = from_here(shown);
     read.choose_subject();
-    for process in &mut read.processes {
-        process.select_kind(usual_kind(process));
-        process.select_python(PythonFrames::Mixed);
-        process.name_emergency_pool();
+    // As for `heaptide report`, so that both state the same.
+    let view = View { reader: Reader::Person, empty: Empty::Shown, ..View::default() };
+    let selection = Selection { kind: None, ..Selection::everything() };
+    if let Err(Stop::Failed(error)) = source::prepare(&mut read, &selection, view) {
+        message(error); // in heaptide.toml; the summary can do without
     }
-    read.join_subject();
     let summary = heaptide_render::text::summary::summary(&read, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));

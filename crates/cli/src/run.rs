@@ -17,7 +17,7 @@ use heaptide_control::{Control, Lead, Mover, Plan, Snapshots};
 use heaptide_supervise::environment::Environment;
 use heaptide_supervise::exec;
 use heaptide_supervise::images::Images;
-use heaptide_supervise::program::{self, Obstacle};
+use heaptide_supervise::program::{self, Obstacle, missing_interpreter};
 use heaptide_supervise::signals::Signals;
 use heaptide_supervise::start::{Held, Program};
 use heaptide_supervise::supervisor::Supervisor;
@@ -59,7 +59,16 @@ fn run_unrecorded(program: &Program, mut environment: Environment) -> Outcome {
 }
 
 fn cannot_be_run(program: &Program, error: &std::io::Error) -> Error {
-    Error::new(format!("cannot run {}: {error}", program.file.display()))
+    let file = program.file.display();
+    match missing_interpreter(&program.file) {
+        Some(interpreter) => {
+            let interpreter = interpreter.display();
+            Error::new(format!(
+                "cannot run {file}: {interpreter}, which it names after `#!`, is missing"
+            ))
+        }
+        None => Error::new(format!("cannot run {file}: {error}")),
+    }
 }
 
 fn record(

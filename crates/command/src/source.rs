@@ -35,6 +35,8 @@ pub struct View {
     pub empty: Empty,
     /// The reader that names and stacks are prepared for.
     pub reader: Reader,
+    /// Whether the kind of memory is that for people, for any reader.
+    pub usual_kind: bool,
     /// Whether numeric scope attributes are folded; for people they always are.
     pub values: Values,
     /// Whether several images of the subject are joined, if no process is selected.
@@ -85,6 +87,7 @@ impl Default for View {
             depth: Depth::Stacks,
             empty: Empty::Negative,
             reader: Reader::Program,
+            usual_kind: false,
             values: Values::Each,
             workers: Workers::Joined,
         }
@@ -148,12 +151,15 @@ fn is_joined(selection: &Selection, view: View) -> bool {
 }
 
 /// Applies the selection to an opened recording, and prepares it for a view.
-fn prepare(recording: &mut Recording, selection: &Selection, view: View) -> Result<(), Stop> {
+///
+/// Errors: those of [`apply`].
+pub fn prepare(recording: &mut Recording, selection: &Selection, view: View) -> Result<(), Stop> {
     let chosen = Chosen::new(selection, view.reader)?;
     let progress = Progress::start("applying filters");
     for process in &mut recording.processes {
-        select_memory(process, selection, view.reader);
+        select_memory(process, selection, view);
     }
+    recording.update_subject();
     if is_joined(selection, view) {
         recording.join(view.apart);
     } else if view.workers == Workers::Joined {
@@ -215,13 +221,14 @@ pub fn report_estimates(recording: &Recording) {
 
 /// Applies a selection to a single process, prepared for a view; the result may be empty.
 pub fn apply_to(process: &mut Process, selection: &Selection, chosen: &Chosen, view: View) {
-    select_memory(process, selection, view.reader);
+    select_memory(process, selection, view);
     chosen.apply_to(process);
     show(process, selection, view);
 }
 
 /// Selects the kinds of memory of a process.
-fn select_memory(process: &mut Process, selection: &Selection, reader: Reader) {
+fn select_memory(process: &mut Process, selection: &Selection, view: View) {
+    let reader = if view.usual_kind { Reader::Person } else { view.reader };
     process.select_kind(selection.kind_for(reader, process));
     process.select_python(selection.python);
     if selection.fold_recursion {

@@ -69,6 +69,6 @@ pub fn formats() -> Vec<String> {
 /// Returns the messages, except those about which of several processes is shown.
 pub fn complaints(stderr: &str) -> Vec<&str> {
     let said =
-        |line: &&str| line.contains(": comparing pid ") || line.starts_with("heaptide: showing ");
+        |line: &&str| line.contains(": comparing ") || line.starts_with("heaptide: showing ");
     stderr.lines().filter(|line| !said(line)).collect()
 }

@@ -230,21 +230,33 @@ fn executed(program: &Path) -> Option<PathBuf> {
         if !file.metadata().ok()?.is_file() {
             return None;
         }
-        let mut line = Vec::new();
-        File::open(&file).ok()?.take(LINE_BYTES_MAX).read_to_end(&mut line).ok()?;
+        let line = first_bytes(&file)?;
         if line.starts_with(b"\x7fELF") {
             return Some(file);
         }
-        let interpreter = line.strip_prefix(b"#!").and_then(|line| {
-            let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
-            line.split(u8::is_ascii_whitespace).next()
-        });
-        file = match interpreter {
-            Some(interpreter) => PathBuf::from(OsStr::from_bytes(interpreter)),
-            None => PathBuf::from(OsStr::from_bytes(exec::SHELL.to_bytes())),
-        };
+        let shell = || PathBuf::from(OsStr::from_bytes(exec::SHELL.to_bytes()));
+        file = interpreter_in(&line).unwrap_or_else(shell);
     }
     None
+}
+
+fn first_bytes(file: &Path) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    File::open(file).ok()?.take(LINE_BYTES_MAX).read_to_end(&mut line).ok()?;
+    Some(line)
+}
+
+/// Returns the interpreter that the first line of a script names.
+fn interpreter_in(line: &[u8]) -> Option<PathBuf> {
+    let line = line.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?.trim_ascii();
+    let name = line.split(u8::is_ascii_whitespace).next().filter(|name| !name.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(name)))
+}
+
+/// Returns the interpreter of a script if that does not exist. The kernel reports then that the
+/// script does not exist.
+pub fn missing_interpreter(script: &Path) -> Option<PathBuf> {
+    interpreter_in(&first_bytes(script)?).filter(|interpreter| !interpreter.exists())
 }
 
 /// Returns the sanitizer that the program is built with, or that is preloaded for its libraries.

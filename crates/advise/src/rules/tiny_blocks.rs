@@ -42,6 +42,11 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(findings.collect())
 }
 
+/// Returns the mean, rounded to the nearest number.
+fn rounded(sum: u64, count: u64) -> u64 {
+    sum.saturating_add(count / 2) / count.max(1)
+}
+
 /// Checks a line whose blocks cost the allocator `header` bytes each, in addition to their usable
 /// bytes.
 fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
@@ -53,7 +58,7 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
     // all blocks.
     let requested = m.requested_bytes as f64 / m.usable_bytes.max(1) as f64;
     let requested = (m.at_peak_bytes as f64 * requested.min(1.0)).round() as u64;
-    let mean = requested.div_ceil(m.at_peak_blocks);
+    let mean = rounded(requested, m.at_peak_blocks);
     let headers = header.saturating_mul(m.at_peak_blocks);
     let slack = m.at_peak_bytes.saturating_sub(requested);
     let overhead = slack.saturating_add(headers);
@@ -73,7 +78,7 @@ fn finding(material: &Material, group: &Group, header: u64) -> Option<Finding> {
         what: format!("holds {} blocks of {mean} bytes{average} at peak", count(m.at_peak_blocks)),
         evidence: vec![format!(
             "the allocator needs {} bytes for each{average}: {} of {} are overhead",
-            (m.at_peak_bytes / m.at_peak_blocks).saturating_add(header),
+            rounded(m.at_peak_bytes, m.at_peak_blocks).saturating_add(header),
             bytes(overhead),
             bytes(m.at_peak_bytes.saturating_add(headers)),
         )],

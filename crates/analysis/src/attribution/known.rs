@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::names::{is_of_rust, last, qualified};
 use super::stable_names::name_in_every_build;
@@ -49,6 +49,9 @@ pub struct Known {
     ends: Vec<Pattern>,
     last_whole: FxHashMap<&'static str, Role>,
     last: Vec<Pattern>,
+    /// In lower case, like the endings.
+    verbs: Vec<(&'static str, Role)>,
+    endings: FxHashSet<&'static str>,
     modules: Vec<&'static str>,
     libraries: Vec<&'static str>,
     packages: Vec<&'static str>,
@@ -87,8 +90,15 @@ impl Known {
             "starter" => Role::Starter,
             "package" => return self.packages.push(text),
             "library" => return self.libraries.push(text),
+            "ending" => {
+                self.endings.insert(text);
+                return;
+            }
             _ => return self.modules.push(text),
         };
+        if let Some(verb) = text.strip_prefix("verb ") {
+            return self.verbs.push((verb, role));
+        }
         match (text.strip_prefix("last "), text.contains('*')) {
             (Some(text), false) => _ = self.last_whole.insert(text, role),
             (Some(text), true) => self.last.push(Pattern { text, role }),
@@ -112,7 +122,8 @@ impl Known {
     /// assert_eq!(role("<str as core::fmt::Debug>::fmt"), Role::Container);
     /// assert_eq!(role("<app::Store as core::fmt::Debug>::fmt"), Role::Owner);
     /// assert_eq!(role("__libc_start_call_main"), Role::Starter);
-    /// assert_eq!(role("mallocate"), Role::Wrapper);
+    /// assert_eq!(role("pool_malloc_zeroed"), Role::Wrapper);
+    /// assert_eq!(role("malloc_table"), Role::Owner);
     /// assert_eq!(role("__GI___strdup"), role("strdup"));
     /// assert_eq!(role("parse_file"), Role::Owner);
     /// ```
@@ -135,7 +146,25 @@ impl Known {
         if let Some(found) = self.last.iter().find(|pattern| matches(pattern.text, last)) {
             return found.role;
         }
+        if let Some(role) = self.role_by_verb(last) {
+            return role;
+        }
         if is_of_rust(name) { Role::Container } else { Role::Owner }
+    }
+
+    /// Returns the role of the verb in the last part of a name, if nothing but a known ending
+    /// follows it.
+    fn role_by_verb(&self, last: &str) -> Option<Role> {
+        let name = last.to_ascii_lowercase();
+        let is_it = |(verb, _): &&(&'static str, Role)| {
+            // The name can contain the verb twice: `realloc_or_malloc`.
+            let Some(at) = name.rfind(verb) else { return false };
+            let ending = name[at + verb.len()..].trim_matches('_');
+            let is_number = ending.bytes().all(|byte| byte.is_ascii_digit());
+            let is_other = name[..at].ends_with('p') && *verb == "realloc"; // preallocate
+            (is_number || self.endings.contains(ending)) && !is_other
+        };
+        self.verbs.iter().find(is_it).map(|(_, role)| *role)
     }
 
     /// Returns whether a file is a runtime, according to its name.
@@ -229,12 +258,36 @@ mod tests {
             "[module]",
             "[library]",
             "[package]",
+            "[ending]",
         ];
         assert_eq!(sections, expected);
         let mut seen = std::collections::HashSet::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             assert_eq!(line.trim(), line);
             assert!(seen.insert(line), "twice: {line}");
+        }
+    }
+
+    /// `phase`, which called some of these, owned what they allocate in loops.
+    #[test]
+    fn functions_that_only_mention_an_allocator_are_owners() {
+        for name in ["callocs", "mallocs_of_load", "preallocate", "xmalloc_test", "realloc_rows"] {
+            assert_eq!(known().role(name), Role::Owner, "{name}");
+        }
+        for name in [
+            "xmalloc",
+            "my_malloc",
+            "malloc0",
+            "sqlite3MallocZero",
+            "av_malloc_array",
+            "je_mallocx",
+            "Pool::realloc_n",
+            "memalign_internal",
+            "mallocz",
+            "malloc_or_die",
+            "MyCalloc",
+        ] {
+            assert_eq!(known().role(name), Role::Wrapper, "{name}");
         }
     }
 

@@ -126,9 +126,9 @@ impl Joining {
 }
 
 impl Joining {
-    /// Returns the highest moment of the joined timeline; of several, the last one.
+    /// Returns the highest moment of the joined timeline; of several, the first one.
     fn highest(&self, timeline: &[Sample]) -> Highest {
-        let most = timeline.iter().max_by_key(|sample| sample.live_bytes).unwrap_or(&NOTHING);
+        let most = timeline.iter().rev().max_by_key(|sample| sample.live_bytes).unwrap_or(&NOTHING);
         let mut live = vec![0; self.images];
         let mut at_most = live.clone();
         let mut sum = 0u64;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::attribution::{Role, is_of_libc, known};
+use crate::attribution::{Owners, Role, is_of_libc, known};
 use crate::model::{Frame, Process, Recording, Site};
 
 /// A module without names.
@@ -16,17 +16,18 @@ pub struct Unnamed {
 }
 
 /// Returns the modules that make stacks unreadable, ordered by allocated bytes, and the bytes of
-/// all stacks. A stack is unreadable if its innermost function or at least half of its functions
-/// have no name; the innermost of these is the reason. Code of the C library that starts the
-/// program is ignored.
+/// all stacks. A stack is unreadable if its innermost function, the one that owns its blocks or at
+/// least half of its functions have no name; the innermost of these is the reason. Code of the C
+/// library that starts the program is ignored.
 pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
     let mut by_module: BTreeMap<Option<&str>, u64> = BTreeMap::new();
     let mut total_bytes = 0;
     for process in &recording.processes {
+        let owners = Owners::of(process);
         for site in &process.tables.sites {
             let bytes = site.measures.usable_bytes;
             total_bytes += bytes;
-            if let Some(frame) = reason(process, site) {
+            if let Some(frame) = reason(process, &owners, site) {
                 *by_module.entry(module(process, frame)).or_default() += bytes;
             }
         }
@@ -40,7 +41,7 @@ pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
 }
 
 /// Returns the frame that makes a stack unreadable; `None` if the stack is readable.
-fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
+fn reason<'a>(process: &'a Process, owners: &Owners, site: &Site) -> Option<&'a Frame> {
     let frames = || process.frames_of(site.stack).map(|id| &process.tables.frames[id.0 as usize]);
     let innermost = frames().position(|frame| frame.function.is_none())?;
     let mut frames: Vec<&Frame> = frames().collect();
@@ -49,7 +50,10 @@ fn reason<'a>(process: &'a Process, site: &Site) -> Option<&'a Frame> {
         frames.pop();
     }
     let unnamed = frames.iter().filter(|frame| frame.function.is_none()).count();
-    (innermost == 0 || unnamed > 0 && 2 * unnamed >= frames.len()).then_some(reason)
+    let owner = owners.frame(process, site.stack).map(|id| &process.tables.frames[id.0 as usize]);
+    let is_owned = owner.is_some_and(|owner| owner.function.is_some());
+    let is_half = unnamed > 0 && 2 * unnamed >= frames.len();
+    (innermost == 0 || unnamed > 0 && !is_owned || is_half).then_some(reason)
 }
 
 /// Returns whether a frame, as outermost frame, is code that starts the program or a thread.
@@ -86,7 +90,8 @@ mod tests {
             frame.module = Some(ModuleId(process.tables.modules.len() as u32));
             process.tables.modules.push(crate::model::Module { path, ..first.clone() });
         }
-        let frame = reason(&process, &site)?;
+        let owners = Owners::of(&process);
+        let frame = reason(&process, &owners, &site)?;
         module(&process, frame).map(str::to_owned)
     }
 
@@ -96,6 +101,22 @@ mod tests {
         assert_eq!(reason_of(&["main@app", "@libz.so"]).as_deref(), Some("/usr/lib/libz.so"));
         assert_eq!(reason_of(&["@app", "strdup@libc.so.6"]).as_deref(), Some("/usr/lib/app"));
         assert_eq!(reason_of(&["@app", "main@app", "strdup@libc.so.6"]), None);
+    }
+
+    /// nginx's own wrapper has a name, since it is exported, and the code that owns the blocks has
+    /// none.
+    #[test]
+    fn a_named_wrapper_does_not_make_its_caller_readable() {
+        let names = ["main", "start", "load", "", "xmalloc"];
+        let mut process = with_stacks(&["main;start;load;owner;xmalloc"]);
+        for (frame, name) in process.tables.frames.iter_mut().zip(names) {
+            frame.function = (!name.is_empty()).then(|| name.into());
+        }
+        let (site, owners) = (process.tables.sites[0], Owners::of(&process));
+        assert!(reason(&process, &owners, &site).is_some());
+        process.tables.frames[3].function = Some("parse".into());
+        let owners = Owners::of(&process);
+        assert!(reason(&process, &owners, &site).is_none());
     }
 
     /// The start of a Python program with the stripped C library of Debian 13.

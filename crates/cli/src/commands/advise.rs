@@ -70,6 +70,7 @@ const VIEW: View = View {
     inside: None,
     depth: Depth::Stacks,
     empty: Empty::Negative,
+    usual_kind: false,
     reader: Reader::Program,
     values: Values::Folded,
     workers: Workers::Joined,

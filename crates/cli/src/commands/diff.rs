@@ -151,7 +151,13 @@ pub fn diff(options: &DiffOptions) -> Outcome {
         compared = compare(options, &selection, &sources, measure)?;
         message("comparing all process images joined: on one side, several are workers");
     }
-    let Compared { mut difference, rows, says } = compared;
+    if options.selection.kind.is_none() && compared.has_mappings_on_one_side() {
+        // What people see of each alone; both sides need the same kind of memory.
+        let kind = Some(MemoryKind::Program);
+        let selection = Selection { kind, ..options.selection.clone() };
+        compared = compare(options, &selection, &sources, measure)?;
+    }
+    let Compared { mut difference, rows, says, .. } = compared;
     says.iter().for_each(message);
     suit_counters(options, &mut difference)?;
     let names = [&options.before, &options.after].map(|path| path.display().to_string());
@@ -184,6 +190,8 @@ struct Compared {
     rows: Rows,
     /// Which processes were chosen from several.
     says: Vec<String>,
+    /// Whether memory that the program mapped is a part of each side.
+    adds_mappings: [bool; 2],
 }
 
 impl Compared {
@@ -192,6 +200,19 @@ impl Compared {
         let is_joined = |process: &Process| process.identity.images > 1;
         is_joined(&self.difference.before) != is_joined(&self.difference.after)
     }
+
+    /// Returns whether memory that the program mapped is a part of one side only, although both
+    /// have some.
+    fn has_mappings_on_one_side(&self) -> bool {
+        let (before, after) = (&self.difference.before, &self.difference.after);
+        before.completeness.leaves_mappings && self.adds_mappings[1]
+            || after.completeness.leaves_mappings && self.adds_mappings[0]
+    }
+}
+
+/// Returns whether memory that the program mapped is a part of the sites.
+fn has_mappings(process: &Process) -> bool {
+    process.tables.sites.iter().any(|site| site.kind.mapping().is_some())
 }
 
 fn compare(
@@ -208,11 +229,13 @@ fn compare(
         (Some(DiffBy::Scope), _) | (None, Mode::Scopes) => Rows::Scopes,
     };
     let program = before.identity.name().to_owned();
+    let has_before = has_mappings(&before);
     // The first is reduced to the compared rows before the second is read, since both can be large.
     let half = Comparison::new(measure, rows.by()).before(before);
     let (after, after_says) = open(options, selection, &sources[1], measure, Some(&program))?;
     let says = before_says.into_iter().chain(after_says).collect();
-    Ok(Compared { difference: half.after(after), rows, says })
+    let adds_mappings = [has_before, has_mappings(&after)];
+    Ok(Compared { difference: half.after(after), rows, says, adds_mappings })
 }
 
 /// Checks the options before anything is read.
@@ -240,19 +263,23 @@ fn open(
         DiffFormat::Text | DiffFormat::Svg => Reader::Person,
         DiffFormat::Json => Reader::Program,
     };
-    let view = View { empty: Empty::Shown, reader, ..View::default() };
-    // Both sides need the same kind, and which one is usual depends on the process.
-    let kind = selection.kind.or(Some(MemoryKind::Heap));
-    let selection = Selection { kind, ..selection.clone() };
-    let selected = source::open_view(source, &selection, view)?;
+    // Limits apply to the same memory in all formats.
+    let view = View { empty: Empty::Shown, reader, usual_kind: true, ..View::default() };
+    let selected = source::open_view(source, selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
     let is_same = |p: &Process| program.is_some_and(|program| p.identity.name() == program);
     let (process, all) = selected.into_largest(measure, is_same)?;
     let says = (all > 1 && selected_pid.is_none()).then(|| {
-        let (path, pid, image) = (path.display(), process.identity.pid, process.identity.image);
+        let (path, identity) = (path.display(), &process.identity);
+        // Each of the others is a single one.
+        let of = all as u32 - 1 + identity.images;
+        let which = match identity.images {
+            1 => format!("pid {} image {} of {of} process images", identity.pid, identity.image),
+            some => format!("{some} of {of} process images together"),
+        };
         format!(
-            "{path}: comparing pid {pid} image {image} of {all} process images; \
-             `--process all` joins them, {path}/PID-IMAGE.profile selects another"
+            "{path}: comparing {which}; `--process all` includes all, {path}/PID-IMAGE.profile \
+             selects another"
         )
     });
     Ok((process, says))

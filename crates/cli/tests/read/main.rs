@@ -11,6 +11,7 @@ mod command;
 mod damaged;
 mod diff;
 mod filters;
+mod first_answers;
 mod folded;
 mod hostile;
 mod inputs;

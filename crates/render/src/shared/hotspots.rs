@@ -26,7 +26,9 @@ pub struct Hotspot {
     pub frame: Option<FrameId>,
     /// Sums over its sites.
     pub measures: Measures,
-    /// Its stacks and their values of the requested metric, summed over the lanes, largest first.
+    /// The part of them that mappings have.
+    pub of_mappings: Measures,
+    /// Its stacks with a value of the requested metric, summed over the lanes, largest first.
     pub stacks: Vec<(StackId, u64)>,
     /// The part of the value that mappings have.
     pub mapped: u64,
@@ -51,15 +53,6 @@ impl<'a> Charges<'a> {
         Charges { process, owners: Owners::of(process), mapped }
     }
 
-    /// Returns the sums over the mappings of a hotspot's stacks.
-    pub fn mapped(&self, hotspot: &Hotspot) -> Measures {
-        let stacks = hotspot.stacks.iter().filter_map(|(stack, _)| self.mapped.get(stack));
-        stacks.fold(Measures::default(), |mut sum, mapped| {
-            sum.add(mapped);
-            sum
-        })
-    }
-
     /// Returns whether some of the memory is mapped.
     pub fn has_mappings(&self) -> bool {
         !self.mapped.is_empty()
@@ -71,21 +64,26 @@ impl<'a> Charges<'a> {
         let mut hotspots: Vec<Hotspot> = Vec::new();
         let mut of_key: FxHashMap<Key, usize> = FxHashMap::default();
         for (stack, measures) in by_stack(self.process) {
-            let value = measure.of(&measures);
-            if value == 0 {
-                continue;
-            }
             let frame = self.owners.frame(self.process, stack);
             let index = *of_key.entry(self.key(frame)).or_insert_with(|| {
-                let (measures, stacks) = (Measures::default(), Vec::new());
-                hotspots.push(Hotspot { frame, measures, stacks, mapped: 0 });
+                let (measures, of_mappings) = (Measures::default(), Measures::default());
+                let stacks = Vec::new();
+                hotspots.push(Hotspot { frame, measures, of_mappings, stacks, mapped: 0 });
                 hotspots.len() - 1
             });
-            let mapped = self.mapped.get(&stack).map_or(0, |mapped| measure.of(mapped));
-            hotspots[index].mapped = measure.combine().of(hotspots[index].mapped, mapped);
-            hotspots[index].measures.add(&measures);
-            hotspots[index].stacks.push((stack, value));
+            let hotspot = &mut hotspots[index];
+            if let Some(mapped) = self.mapped.get(&stack) {
+                hotspot.mapped = measure.combine().of(hotspot.mapped, measure.of(mapped));
+                hotspot.of_mappings.add(mapped);
+            }
+            // Also those without a value: other metrics of the function are sums over all of them.
+            hotspot.measures.add(&measures);
+            let value = measure.of(&measures);
+            if value > 0 {
+                hotspot.stacks.push((stack, value));
+            }
         }
+        hotspots.retain(|hotspot| !hotspot.stacks.is_empty());
         for hotspot in &mut hotspots {
             hotspot.stacks.sort_unstable_by_key(|&(stack, value)| (Reverse(value), stack));
             hotspot.frame = self.owners.frame(self.process, hotspot.stacks[0].0);

@@ -37,6 +37,15 @@ pub fn lost_events(process: &Process) -> u64 {
     lost.map(|l| l.count).sum()
 }
 
+/// Describes which blocks a process freed without their allocation being known.
+pub(crate) fn of_unmatched(process: &Process) -> &'static str {
+    if process.identity.forked {
+        "that its parent allocated before the fork, or whose allocation was not recorded"
+    } else {
+        "whose allocation was not recorded"
+    }
+}
+
 /// Describes a loss, with the programs that were not recorded:
 /// `MEANING: /bin/a, /bin/b (12 times)`.
 pub(crate) fn meaning<'a>(processes: impl Iterator<Item = &'a Process>, loss: &Loss) -> String {
@@ -49,7 +58,7 @@ pub(crate) fn meaning<'a>(processes: impl Iterator<Item = &'a Process>, loss: &L
         }
     }
     if programs.is_empty() {
-        return loss.meaning.to_owned();
+        return counted_meaning(loss);
     }
     programs.sort_by_key(|program| std::cmp::Reverse(program.count));
     let name = |program: &UnrecordedProgram| match program.count {
@@ -62,5 +71,15 @@ pub(crate) fn meaning<'a>(processes: impl Iterator<Item = &'a Process>, loss: &L
         0 => String::new(),
         rest => format!(", {} more", count(rest)),
     };
-    format!("{}: {}{rest}", loss.meaning, named.join(", "))
+    format!("{}: {}{rest}", counted_meaning(loss), named.join(", "))
+}
+
+/// Returns what a loss is, in the singular for a single program or process.
+fn counted_meaning(loss: &Loss) -> String {
+    if loss.count != 1 {
+        return loss.meaning.to_owned();
+    }
+    let meaning = loss.meaning.replace("child processes", "child process");
+    let meaning = meaning.replace("programs started by exec", "program started by exec");
+    meaning.replace(" that are ", " that is ").replace(" that were ", " that was ")
 }

@@ -12,7 +12,7 @@ use heaptide_analysis::model::{
 };
 use heaptide_analysis::views::aggregate::{Group, Key, Order, by_scope, top};
 use heaptide_analysis::views::memory::runtime_heap::{Resident, RuntimeHeap};
-use heaptide_analysis::views::memory::{At, Memory, Runtime};
+use heaptide_analysis::views::memory::{At, Memory, OwnMappings, Runtime};
 
 use crate::shared::distinct_names::Labels;
 use crate::shared::frames;
@@ -63,8 +63,36 @@ pub fn sentence(process: &Process) -> Option<String> {
         let (holders, growth) = (holders(process), growth(process));
         [holders, growth, untouched(process), unexplained(process), device(process)]
     };
-    let said: Vec<String> = sentences.into_iter().flatten().collect();
+    let mapped = own_mappings(process).map(|own| mapped_apart(&own));
+    let said: Vec<String> = mapped.into_iter().chain(sentences.into_iter().flatten()).collect();
     (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// Returns what the program mapped for its own data, if that is not shown, because half of it was
+/// never resident, and more of it was resident than any function holds of the heap.
+fn own_mappings(process: &Process) -> Option<OwnMappings> {
+    let is_apart = process.completeness.leaves_mappings && process.identity.images == 1;
+    if !is_apart || process.completeness.part.is_some() {
+        return None;
+    }
+    let own = OwnMappings::of(process)?;
+    let is_of_runtime = RuntimeHeap::of(process).is_some_and(|heap| heap.resident.is_some());
+    (own.resident.bytes > process.totals.peak_bytes && !is_of_runtime).then_some(own)
+}
+
+fn mapped_apart(OwnMappings { resident, most }: &OwnMappings) -> String {
+    let by = most.as_ref().map_or(String::new(), |(caller, held)| {
+        let mostly = if *held < resident.bytes { "mostly " } else { "" };
+        format!(", {mostly}by `{}`", elide_middle(caller, NAME))
+    });
+    format!(
+        "The program mapped memory{by}: {} of it are resident, {} of {} after {}; `--kind program` \
+         adds it to the heap.",
+        bytes(resident.bytes),
+        percent(resident.bytes, resident.of_bytes),
+        bytes(resident.of_bytes),
+        duration(resident.time_ns),
+    )
 }
 
 /// States the memory of devices beside that of the host, unless it is the memory that is shown.
@@ -178,7 +206,7 @@ fn function_holders(process: &Process) -> Option<String> {
     };
     let resident = heap.resident.map_or(0, |resident| resident.bytes);
     let is_largest = resident > largest;
-    let inside = take_runtime(process, &charges, &mut found, heap.runtime);
+    let inside = take_runtime(process, &mut found, heap.runtime);
     let held = found.first().map_or(0, |hotspot| hotspot.measures.at_peak_bytes);
     let functions = is_at_least(held, resident, BESIDE_RUNTIME_PERCENT)
         .then(|| {
@@ -235,12 +263,7 @@ fn runtime_holder(heap: &RuntimeHeap) -> Option<String> {
 
 /// Removes what the runtime mapped for its own heap from hotspots that are only the runtime: its
 /// functions that map memory, and code without names in its file. Returns the removed bytes.
-fn take_runtime(
-    process: &Process,
-    charges: &Charges,
-    found: &mut Vec<Hotspot>,
-    runtime: &Runtime,
-) -> u64 {
+fn take_runtime(process: &Process, found: &mut Vec<Hotspot>, runtime: &Runtime) -> u64 {
     let mut taken = 0u64;
     for hotspot in found.iter_mut() {
         let frame = hotspot.frame.map(|id| &process.tables.frames[id.0 as usize]);
@@ -250,10 +273,10 @@ fn take_runtime(
         });
         if is_runtime {
             taken = taken.saturating_add(hotspot.mapped);
-            let of_mappings = charges.mapped(hotspot);
+            let of_mappings = hotspot.of_mappings.live_bytes;
             let measures = &mut hotspot.measures;
             measures.at_peak_bytes = measures.at_peak_bytes.saturating_sub(hotspot.mapped);
-            measures.live_bytes = measures.live_bytes.saturating_sub(of_mappings.live_bytes);
+            measures.live_bytes = measures.live_bytes.saturating_sub(of_mappings);
             hotspot.mapped = 0;
         }
     }
@@ -407,7 +430,11 @@ fn type_of(process: &Process, charges: &Charges, hotspot: &Hotspot) -> String {
     if !is_at_least(held, hotspot.measures.at_peak_bytes, TYPE_PERCENT) {
         return String::new();
     }
-    format!(" of `{}`", elide_middle(types.name(first), NAME))
+    let name = elide_middle(types.name(first), NAME);
+    if held < hotspot.measures.at_peak_bytes {
+        return format!(" ({} of it `{name}`)", percent(held, hotspot.measures.at_peak_bytes));
+    }
+    format!(" of `{name}`")
 }
 
 fn holder_name(labels: &Labels, charges: &Charges, hotspot: &Hotspot) -> String {
@@ -470,7 +497,12 @@ fn peak(process: &Process) -> String {
         }
         _ => {
             let bound = if process.completeness.peak_is_least { "at least " } else { "" };
-            format!("peak usage ({bound}{size} after {})", duration(process.peak_time_ns))
+            let of = if own_mappings(process).is_some() {
+                "peak usage of the heap"
+            } else {
+                "peak usage"
+            };
+            format!("{of} ({bound}{size} after {})", duration(process.peak_time_ns))
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::shared::annotations::mark_says;
 use crate::shared::command_line::command_line;
 use crate::shared::heading::{ended, place, removed_says, sampling_says, trace_says};
 use crate::shared::hex::hex;
-use crate::shared::losses::meaning;
+use crate::shared::losses::{meaning, of_unmatched};
 use crate::shared::quantity::{bytes, count, counted, date, duration};
 use crate::text::screen::{Screen, Style};
 
@@ -157,11 +157,8 @@ fn losses(out: &mut Screen, p: &Process) -> io::Result<()> {
         writeln!(out, "    {:>12} {:<14} {meaning}", count(loss.count), loss.name)?;
     }
     if p.completeness.unmatched_frees > 0 {
-        let (n, meaning) = (
-            count(p.completeness.unmatched_frees),
-            "frees of blocks whose allocation was not recorded",
-        );
-        writeln!(out, "    {n:>12} {:<14} {meaning}", "unmatched")?;
+        let (n, of) = (count(p.completeness.unmatched_frees), of_unmatched(p));
+        writeln!(out, "    {n:>12} {:<14} frees of blocks {of}", "unmatched")?;
     }
     for note in p.completeness.in_part.iter().chain(&p.completeness.notes) {
         writeln!(out, "    {}", printable(note))?;

@@ -10,7 +10,7 @@ use crate::shared::accounts;
 use crate::shared::command_line::command_line;
 use crate::shared::device::device_summary;
 use crate::shared::heading::{ending, highest_says, live_name, place, ran, removed_says};
-use crate::shared::losses::meaning;
+use crate::shared::losses::{meaning, of_unmatched};
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
@@ -374,7 +374,7 @@ fn losses(out: &mut Screen, process: &Process) -> io::Result<()> {
             _ => "frees of blocks",
         };
         let n = count(process.completeness.unmatched_frees);
-        writeln!(out, "  {n:>10} {what} whose allocation was not recorded")?;
+        writeln!(out, "  {n:>10} {what} {}", of_unmatched(process))?;
     }
     for note in &process.completeness.notes {
         writeln!(out, "  {}", elide_middle(note, 2 * WIDTH))?;

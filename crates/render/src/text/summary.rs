@@ -33,13 +33,16 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
     let process = recording.subject_process().or(requested).unwrap_or(largest);
     let Answer { sentence, subject, .. } = Answer::of(recording, process);
     let t = &process.totals;
-    let temporary = percent(t.temporary, t.allocations);
+    let temporary = match t.allocations {
+        0 => String::new(),
+        all => format!(", {} of them temporary", percent(t.temporary, all)),
+    };
     let mut lines: Vec<String> = sentence.into_iter().collect();
     lines.push(first(recording, requested.unwrap_or(process), subject.as_deref()));
     lines.extend(subject.as_ref().map(|says| format!("  subject    {says}")));
     lines.extend([
         format!(
-            "  allocated  {} of {} in all, {temporary} of them temporary",
+            "  allocated  {} of {} in all{temporary}",
             counted(t.allocations, "block"),
             bytes(t.requested_bytes)
         ),

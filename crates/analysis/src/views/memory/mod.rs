@@ -6,6 +6,7 @@
 
 mod heap;
 mod mappings;
+mod own_mappings;
 pub mod parts;
 mod row;
 pub mod runtime_heap;
@@ -13,12 +14,12 @@ mod runtimes;
 
 use std::cmp::Reverse;
 
-use crate::model::{
-    Account, AccountCause, AccountRange, End, MappingClass, Mode, Process, PythonObjects,
-};
+use crate::model::{Account, AccountCause, End, Mode, Process, PythonObjects};
 use crate::selection::kind::MemoryKind;
 use heaptide_format::ACCOUNT_HELD_PART;
 use mappings::{Class, History};
+pub use own_mappings::OwnMappings;
+use own_mappings::resident_bytes;
 use row::with_largest;
 
 pub use row::Row;
@@ -108,23 +109,15 @@ pub fn usual_kind(process: &Process) -> MemoryKind {
     if process.mode != Mode::Stacks && has_objects {
         return MemoryKind::Heap; // without stacks, mappings may be the arenas of these objects
     }
-    let is_of_program = |range: &&AccountRange| {
-        let class = range.mapping.as_ref().map(|mapping| mapping.class);
-        matches!(class, Some(MappingClass::Other | MappingClass::Shared))
-    };
-    let resident = |account: &Account| {
-        let of_program = account.ranges.iter().filter(is_of_program);
-        of_program.map(|range| range.resident_bytes).fold(0, u64::saturating_add)
-    };
     let unexplained = |account: &Account| {
-        let others = account.resident_bytes.saturating_sub(resident(account));
+        let others = account.resident_bytes.saturating_sub(resident_bytes(account));
         let beside_heap = others.saturating_sub(account.live_bytes);
         let explained = beside_heap.saturating_add(process.totals.peak_bytes);
         let most = account.most_resident_bytes;
         most.saturating_sub(explained.saturating_add(most / 16 + UNCERTAIN_BYTES))
     };
     let accounted =
-        usable(process).map(|account| resident(account).max(unexplained(account))).max();
+        usable(process).map(|account| resident_bytes(account).max(unexplained(account))).max();
     match accounted.or_else(|| highest_resident(process)) {
         Some(resident) if resident < process.program_mapped_peak() / 2 => MemoryKind::Heap,
         _ => MemoryKind::Program,

@@ -1,5 +1,6 @@
 //! The memory that a language runtime mapped for its own heap.
 
+pub use super::own_mappings::Resident;
 use super::runtimes::{self, RUNTIMES, Runtime};
 use super::{Memory, Row};
 use crate::model::Process;
@@ -14,17 +15,6 @@ pub struct RuntimeHeap {
     /// These mappings in the account in which most of them are resident; `None` if there is no
     /// account, or the runtime mapped nothing.
     pub resident: Option<Resident>,
-}
-
-/// Resident memory of a runtime's heap at one time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Resident {
-    /// Resident bytes of its mappings.
-    pub bytes: u64,
-    /// Resident bytes of the process.
-    pub of_bytes: u64,
-    /// Nanoseconds from the start.
-    pub time_ns: u64,
 }
 
 impl RuntimeHeap {
