@@ -3,6 +3,7 @@
 //
 //   nanosleep, poll, futex (FUTEX_WAIT), pthread_cond_timedwait: 1 second each
 
+#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>

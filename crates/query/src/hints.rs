@@ -1,6 +1,7 @@
 //! Hints about a query's result: unknown names, and how to record missing data.
 
 use heaptide_analysis::model::{Process, Recording};
+use heaptide_analysis::recording::retained::SEARCHED;
 
 use crate::query::Query;
 use crate::stream::Stream;
@@ -29,8 +30,21 @@ const CALL: &str = "call";
 /// assert!(hints[0].starts_with("`size`: recorded without exact sizes"), "{hints:?}");
 /// ```
 pub fn missing(query: &Query, source: &tables::Source, recordings: &[Recording]) -> Vec<String> {
-    let of_sites = missing_of_sites(query, source, recordings);
-    of_sites.into_iter().chain(missing_trace(query, source, recordings)).collect()
+    let of_sites = missing_of_sites(query, source, recordings).into_iter();
+    let of_search = missing_search(source, recordings);
+    of_sites.chain(missing_trace(query, source, recordings)).chain(of_search).collect()
+}
+
+/// Returns a hint for the tables of searches, if no process of the recordings was searched.
+fn missing_search(source: &tables::Source, recordings: &[Recording]) -> Option<String> {
+    let mut processes = recordings.iter().flat_map(|recording| &recording.processes);
+    let is_missing = source.is_of_searches() && processes.all(|process| process.search.is_none());
+    is_missing.then(|| {
+        format!(
+            "no process was searched for what keeps its blocks; {SEARCHED}, and `heaptide ctl REC \
+             retain` running ones"
+        )
+    })
 }
 
 /// Hints for columns that sites may lack.

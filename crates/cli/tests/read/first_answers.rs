@@ -18,7 +18,7 @@ fn record(name: &str, words: &[&str]) -> (PathBuf, String) {
 }
 
 fn ask(place: &Path, words: &[&str]) -> Outcome {
-    run(clean(heaptide()).args(words).env_remove("COLUMNS"), place)
+    run(clean(heaptide()).args(words).env_remove("COLUMNS").current_dir(place), place)
 }
 
 /// Returns the sentences at the begin of a report.

@@ -51,7 +51,7 @@ impl Waiting {
 
     /// Returns what a command prints.
     fn printed(&self, arguments: &[&str]) -> String {
-        let outcome = run(heaptide().args(arguments), &self.place);
+        let outcome = run(heaptide().args(arguments).current_dir(&self.place), &self.place);
         assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{arguments:?}");
         outcome.stdout
     }
@@ -525,6 +525,11 @@ fn searches_are_tables() {
     );
     let [cache] = &keepers[..] else { panic!("{keepers:?}") };
     assert_eq!((&cache["keeper_kind"], cache["n"].as_u64()), (&"variable".into(), Some(600)));
+    let without = run(
+        heaptide().args(["query", "SELECT keeper FROM keepers"]).arg(&waiting.recording),
+        &waiting.place,
+    );
+    assert!(without.stderr.contains("no process was searched for what"), "{}", without.stderr);
     let paths = rows("SELECT owner,root,root_path WHERE root=buffers FROM retained");
     let ways: Vec<&str> = paths.iter().filter_map(|row| row["root_path"].as_str()).collect();
     assert!(ways.contains(&"buffers → a block by main"), "{ways:?}");

@@ -47,6 +47,11 @@ impl Source {
         all
     }
 
+    /// Returns whether its records are results of searches for what keeps blocks.
+    pub fn is_of_searches(&self) -> bool {
+        matches!(self.name, "retained" | "keepers")
+    }
+
     /// Returns whether a column of this name is empty without a trace.
     pub fn needs_trace(&self, name: &str) -> bool {
         let is_it = |info: &Info| info.name == name;
