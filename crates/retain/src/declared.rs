@@ -1,18 +1,16 @@
 //! Where variables are declared, from the debug information of a module: DWARF 5, sections 2.6
 //! (locations) and 4.1 (variables).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
 
 use gimli::{AttributeValue, DwAt, EndianSlice, Operation, RunTimeEndian, SectionId};
 use gimli::{DW_AT_abstract_origin, DW_AT_decl_file, DW_AT_decl_line, DW_AT_location};
 use gimli::{DW_AT_specification, DW_TAG_variable};
 use heaptide_analysis::model::retained::Declared;
-use object::elf::{FileHeader64, SHF_COMPRESSED};
-use object::read::elf::{FileHeader, SectionHeader};
-use object::{Endianness, ReadCache};
+use heaptide_analysis::symbols::ElfFile;
 
-/// Debug information of more bytes is not searched.
+/// Sections of debug information with more bytes are not read.
 const BYTES_MAX: u64 = 256 << 20;
 /// References that are followed from one entry to another.
 const REFERENCES_MAX: u32 = 4;
@@ -24,37 +22,21 @@ type Entry<'a> = gimli::DebuggingInformationEntry<Slice<'a>>;
 
 /// Returns where the variables at these addresses of a file are declared, as far as its debug
 /// information states it.
-pub(crate) fn places(file: &File, addresses: &[u64]) -> HashMap<u64, Declared> {
-    let cache = ReadCache::new(file);
+pub(crate) fn places(file: &ElfFile, addresses: &[u64]) -> HashMap<u64, Declared> {
     let mut found = HashMap::new();
-    let _ = find(&cache, addresses, &mut found); // damaged information is not used
+    let _ = find(file, addresses, &mut found); // damaged information is not used
     found
 }
 
-fn find<'a>(
-    data: &'a ReadCache<&File>,
-    addresses: &[u64],
-    found: &mut HashMap<u64, Declared>,
-) -> Option<()> {
-    let header = FileHeader64::<Endianness>::parse(data).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, data).ok()?;
-    let information = sections.section_by_name(endian, SectionId::DebugInfo.name().as_bytes());
-    if information.is_none_or(|(_, section)| section.sh_size(endian) > BYTES_MAX) {
-        return None;
-    }
-    let order = match endian {
-        Endianness::Little => RunTimeEndian::Little,
-        Endianness::Big => RunTimeEndian::Big,
+fn find(file: &ElfFile, addresses: &[u64], found: &mut HashMap<u64, Declared>) -> Option<()> {
+    let of_section = |id: SectionId| -> Result<Cow<'_, [u8]>, gimli::Error> {
+        Ok(file.section(id.name(), BYTES_MAX).unwrap_or_default())
     };
-    let of_section = |id: SectionId| -> Result<Slice<'a>, gimli::Error> {
-        let section = sections.section_by_name(endian, id.name().as_bytes());
-        let plain = section
-            .filter(|(_, section)| section.sh_flags(endian) & u64::from(SHF_COMPRESSED) == 0);
-        let bytes = plain.and_then(|(_, section)| section.data(endian, data).ok());
-        Ok(EndianSlice::new(bytes.unwrap_or_default(), order))
-    };
-    let dwarf = gimli::Dwarf::load(of_section).ok()?;
+    let sections = gimli::DwarfSections::load(of_section).ok()?;
+    // The program runs on this machine.
+    let order =
+        if cfg!(target_endian = "big") { RunTimeEndian::Big } else { RunTimeEndian::Little };
+    let dwarf = sections.borrow(|section| EndianSlice::new(section, order));
     let mut units = dwarf.units();
     while let Some(header) = units.next().ok()? {
         let unit = dwarf.unit(header).ok()?;

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use heaptide_analysis::model::retained::Declared;
+use heaptide_analysis::symbols::{ElfFile, separate_debug_file};
 use heaptide_attach::{Mapping, file_of};
 use nix::unistd::Pid;
 use object::elf::{self, FileHeader64, PF_W, PT_LOAD, PT_TLS};
@@ -28,8 +29,8 @@ pub(crate) struct Module {
     pub(crate) is_libc: bool,
     /// Where its writable memory ends: variables that are zero at its start have no file.
     pub(crate) end: u64,
-    /// Its file, if that can be read.
-    opened: Option<File>,
+    /// The file with its debug information, if that can be read.
+    opened: Option<ElfFile>,
     /// Addresses in memory minus those in the file.
     bias: u64,
     /// Bytes and alignment of its thread-local variables.
@@ -110,7 +111,8 @@ fn is_libc(path: &str) -> bool {
 
 /// Reads the file of the first mapping of a module.
 fn read(pid: Pid, first: &Mapping) -> Option<Module> {
-    let file = file_of(pid, first).into_iter().find_map(|path| File::open(path).ok())?;
+    let opened = |path: PathBuf| File::open(&path).ok().map(|file| (file, path));
+    let (file, path) = file_of(pid, first).into_iter().find_map(opened)?;
     let cache = ReadCache::new(&file);
     let data = &cache;
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
@@ -128,11 +130,21 @@ fn read(pid: Pid, first: &Mapping) -> Option<Module> {
     if let Some(segment) = thread_local {
         module.thread_local = (segment.p_memsz(endian), segment.p_align(endian));
     }
-    module.variables = variables(header, endian, data, bias).unwrap_or_default();
+    let separate = separate_debug_file(&path, Path::new(&first.path));
+    let of_separate = separate.as_deref().and_then(|file| variables_of(file, bias));
+    let own = || variables(header, endian, data, bias).unwrap_or_default();
+    module.variables = of_separate.filter(|found| !found.is_empty()).unwrap_or_else(own);
     module.bias = bias;
-    drop(cache);
-    module.opened = Some(file);
+    module.opened = ElfFile::open(separate.as_deref().unwrap_or(&path)).ok();
     Some(module)
+}
+
+/// Reads the variables of a separate debug file.
+fn variables_of(file: &Path, bias: u64) -> Option<Vec<Variable>> {
+    let file = File::open(file).ok()?;
+    let cache = ReadCache::new(&file);
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    variables(header, header.endian().ok()?, &cache, bias)
 }
 
 fn variables<'data, R: ReadRef<'data>>(

@@ -25,7 +25,7 @@ const LINK_LIMIT: u64 = 1 << 16;
 const NOTES_LIMIT: u64 = 1 << 20;
 
 /// An open 64-bit ELF file.
-pub(super) struct ElfFile {
+pub struct ElfFile {
     bytes: ReadCache<File>,
 }
 
@@ -33,7 +33,7 @@ impl ElfFile {
     /// Opens a file.
     ///
     /// Errors: the file cannot be read, or is not a 64-bit ELF file.
-    pub(super) fn open(path: &Path) -> Result<ElfFile, String> {
+    pub fn open(path: &Path) -> Result<ElfFile, String> {
         let file = input::open(path).map_err(|error| error.to_string())?;
         let elf = ElfFile { bytes: ReadCache::new(file) };
         elf.parsed().map(|_| ())?;
@@ -42,7 +42,7 @@ impl ElfFile {
 
     /// Returns the decompressed contents of a section; `None` if there is no such section, its
     /// compression is unknown, or it is larger than `limit` bytes.
-    pub(super) fn section(&self, name: &str, limit: u64) -> Option<Cow<'_, [u8]>> {
+    pub fn section(&self, name: &str, limit: u64) -> Option<Cow<'_, [u8]>> {
         let file = self.parsed().ok()?;
         // The old GNU format compresses sections under names of their own.
         let old = || named(&file, &name.replacen(".debug_", ".zdebug_", 1));

@@ -39,11 +39,12 @@ mod wanted;
 
 pub use apart::look_up_apart;
 pub use demangle::Demangler;
+pub use elf::ElfFile;
 pub use engine::{Blazesym, answer_apart, own_names};
 pub use jit::Code;
 use name::BATCH;
 pub use name::{Engine, Known, Name};
-pub use sources::{DebugFiles, Sources, is_another_build, is_debug_file_of};
+pub use sources::{DebugFiles, Sources, is_another_build, is_debug_file_of, separate_debug_file};
 use wanted::hex;
 pub use wanted::{ModuleKey, Wanted};
 

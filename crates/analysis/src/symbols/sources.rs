@@ -212,6 +212,18 @@ pub fn is_another_build(file: &Path, recorded: &[u8]) -> bool {
     !recorded.is_empty() && !found.is_empty() && same_build_id(&found, recorded).is_err()
 }
 
+/// Returns the file at the usual places with the symbols or the debug information of a module;
+/// `None` if the module contains both, or there is no such file. `path` is the module's name in the
+/// program, and `file` where it can be read.
+pub fn separate_debug_file(file: &Path, path: &Path) -> Option<PathBuf> {
+    let elf = ElfFile::open(file).ok()?;
+    if elf.has(DEBUG_INFO) && elf.has(SYMBOL_TABLE) {
+        return None;
+    }
+    let module = ModuleKey { path: path.to_owned(), build_id: elf.build_id() };
+    Sources::default().debug_file(&module, elf.debug_link(), &mut Vec::new())
+}
+
 /// Returns whether a file is a debug file with a build-id, given in hexadecimal digits.
 ///
 /// ```

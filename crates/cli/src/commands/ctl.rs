@@ -79,7 +79,7 @@ pub enum Action {
     /// Reset the counters: reports count from now on
     #[command(after_help = "Example:\n  heaptide ctl app.heaptide reset")]
     Reset,
-    /// Publish the counters that threads hold back, and add a timeline sample
+    /// Publish the counters that threads hold back, and add a sample
     #[command(after_help = "Example:\n  heaptide ctl app.heaptide flush")]
     Flush,
     /// Show the recording state, stack threshold, snapshots and marks

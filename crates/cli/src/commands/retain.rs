@@ -44,8 +44,7 @@ pub struct RetainOptions {
 const RETAIN_EXAMPLE: &str = "\
 Example:
   heaptide retain $(pidof server)
-  heaptide retain --format json server.heaptide > server.json
-  heaptide ctl server.heaptide retain; heaptide retain server.heaptide@1 server.heaptide
+  heaptide retain server.heaptide@1 server.heaptide
 
 The program is stopped for a moment, in which it is copied (fork); the copy is read. Words that can
 be pointers are taken for pointers, so a block may only seem to be kept. See docs/retain.md.";

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 /// A recorded program that waits for the end of its standard input.
@@ -411,6 +411,24 @@ fn an_inner_command_without_the_option_does_not_search() {
     command.arg(inner.get_program()).args(["run", "-q", "-o"]).arg(place.join("b.heaptide"));
     let outcome = run(command.args(["sh", "-c", "echo \"[$HEAPTIDE_RETAIN]\""]), &place);
     assert_eq!((outcome.status, &*outcome.stdout, &*outcome.stderr), (0, "[]\n", ""));
+}
+
+/// Debian's packages have compressed debug information in files of their own.
+#[test]
+fn variables_of_separate_debug_files() {
+    let place = scratch("retained-separate");
+    let program = Guest::read("retained.c").build("retained.c", &["-pthread", "-Wl,--build-id"]);
+    let program = program.to_str().expect("a path");
+    let objcopy = |arguments: &[&str]| {
+        let done = Command::new("objcopy").args(arguments).current_dir(&place).status();
+        assert!(done.expect("objcopy").success(), "{arguments:?}");
+    };
+    objcopy(&["--only-keep-debug", "--compress-debug-sections", program, "app.debug"]);
+    objcopy(&["--strip-all", "--add-gnu-debuglink=app.debug", program, "app"]);
+    let stripped = place.join("app");
+    let waiting = Waiting::of("retained-separate-run", &[], &[stripped.to_str().expect("a path")]);
+    assert_declared(&waiting.retain(), "large", "retained.c", "static void **cache");
+    waiting.end();
 }
 
 /// A search stops threads; one of them makes the copy in the middle of a wait, which continues.
