@@ -1,5 +1,6 @@
 //! `heaptide ctl`: controls running programs through the headers of their live profiles.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{FAILED, Outcome, Stop};
 use heaptide_command::{output, values};
-use heaptide_control::{Control, Threshold, targets};
+use heaptide_control::{Control, Outcome as Done, Threshold, targets};
 
 use crate::search::{self, Searched};
 
@@ -93,42 +94,30 @@ const PROCESSES_AT_ONCE: usize = 64;
 /// Performs the action on each selected process.
 pub fn ctl(options: &CtlOptions) -> Outcome {
     let found = targets::find(&options.target, options.pid).map_err(Error::library)?;
-    let asked = match options.action.asked() {
-        Asked::OfProgram(action) => action,
-        Asked::Search { name } => return retain(&found, &name),
-    };
-    let (mut all_done, mut printed) = (true, Ok(()));
-    for some in found.chunks(PROCESSES_AT_ONCE) {
-        for said in targets::control_all(some, |control| control.perform(&asked)) {
-            match said {
-                Ok(said) => {
-                    // A closed pipe does not stop the requests to the other processes.
-                    let done = output::print_text(|out| out.write_all(said.done.as_bytes()));
-                    printed = printed.and(done);
-                    if let Some(later) = said.later {
-                        message(later);
-                    }
-                }
-                Err(error) => {
-                    message(error);
-                    all_done = false;
-                }
-            }
-        }
+    match options.action.asked() {
+        Asked::OfProgram(action) => print_all(
+            found
+                .chunks(PROCESSES_AT_ONCE)
+                .flat_map(|some| targets::control_all(some, |control| control.perform(&action))),
+        ),
+        // One at a time: each search can need much memory.
+        Asked::Search { name } => print_all(found.iter().map(|running| searched(running, &name))),
     }
-    if !all_done {
-        return Err(Stop::Status(FAILED));
-    }
-    printed.map_err(Stop::from)
 }
 
-/// Takes a snapshot of each process after a search of it. One at a time: each search can need much
-/// memory.
-fn retain(found: &[Running], name: &str) -> Outcome {
+/// Prints what was done with each process as soon as it is known.
+fn print_all<E: Display>(all: impl Iterator<Item = Result<Done, E>>) -> Outcome {
     let (mut all_done, mut printed) = (true, Ok(()));
-    for running in found {
-        match searched(running, name) {
-            Ok(said) => printed = printed.and(output::print_text(|out| writeln!(out, "{said}"))),
+    for said in all {
+        match said {
+            Ok(said) => {
+                // A closed pipe does not stop the requests to the other processes.
+                let done = output::print_text(|out| out.write_all(said.done.as_bytes()));
+                printed = printed.and(done);
+                if let Some(later) = said.later {
+                    message(later);
+                }
+            }
             Err(error) => {
                 message(error);
                 all_done = false;
@@ -142,14 +131,15 @@ fn retain(found: &[Running], name: &str) -> Outcome {
 }
 
 /// Searches a process, takes a snapshot of it, and returns a line about that.
-fn searched(running: &Running, name: &str) -> Result<String, Error> {
+fn searched(running: &Running, name: &str) -> Result<Done, Error> {
     // Before the snapshot, so that this contains all stacks that the search found.
     let Searched { retained, time_ns, stopped_ns } = search::search(running, None)?;
     let control = Control::open(running).map_err(Error::library)?;
     let taken = control.searched_snapshot(name, (retained, time_ns));
     let (number, file) = taken.map_err(Error::library)?;
     let (pid, file, stopped) = (running.pid, of_path(&file), duration(stopped_ns));
-    Ok(format!("pid {pid}: snapshot {number}, searched, its threads stopped for {stopped}: {file}"))
+    let what = format!("snapshot {number}, searched, its threads stopped for {stopped}: {file}");
+    Ok(Done { done: format!("pid {pid}: {what}\n"), later: None })
 }
 
 /// What an action requires.

@@ -1,6 +1,6 @@
 //! `heaptide retain`: what keeps the blocks of a running program, and which are lost.
 
-use crate::harness::{Guest, heaptide, profiles, recorded, run, scratch};
+use crate::harness::{Guest, heaptide, profiles, recorded, run, scratch, until};
 use crate::python_frames::pythons;
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::skip;
@@ -62,6 +62,12 @@ impl Waiting {
             self.child.stdin.as_mut().expect("its input").write_all(b"x\n").expect("it reads");
             assert_eq!(next_line(&mut self.output), "done\n");
         }
+    }
+
+    /// Lets the program end.
+    fn stop(&mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().expect("its status").success());
     }
 
     /// Lets the program end, which checks that its blocks are unchanged, and that it has no child.
@@ -444,9 +450,7 @@ fn waits_are_not_ended_by_a_search() {
             assert_eq!(next_line(&mut waiting.output), "ready\n");
         }
         let state = || fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
-        while !state().contains(") S ") {
-            thread::yield_now();
-        }
+        until("the wait", || state().contains(") S "));
         waiting.retain();
         assert_eq!(next_line(&mut waiting.output), result);
     }
@@ -470,9 +474,8 @@ fn untouched_memory_stays_untouched() {
     assert!(states(1000).iter().all(|(state, _)| *state == "only_from_mapping"));
     assert_eq!(states(2008), [("only_from_mapping", 1)]);
     assert_eq!(states(3000), [("reachable", 1)]);
-    drop(waiting.child.stdin.take());
+    waiting.stop();
     assert_eq!(next_line(&mut waiting.output), "4096\n");
-    assert!(waiting.child.wait().expect("its status").success());
 }
 
 /// Snapshots contain what a search found; two are compared by what keeps the blocks.
@@ -509,8 +512,7 @@ fn what_grew_between_two_snapshots() {
     assert!(sentence.ends_with(", blocks by `fill(int)`."), "{sentence}");
     let now = waiting.printed(&["retain", "a.heaptide@2", "a.heaptide"]);
     assert!(now.starts_with("Nothing keeps more or less than before.\n"), "{now}");
-    drop(waiting.child.stdin.take());
-    assert!(waiting.child.wait().expect("its status").success());
+    waiting.stop();
     let ended = waiting.printed(&["retain", "a.heaptide@2", "a.heaptide"]);
     assert!(ended.starts_with("`cache` ("), "{ended}");
     assert!(ended.lines().next().unwrap_or_default().contains(" less than before, "), "{ended}");
@@ -551,8 +553,7 @@ fn searches_are_tables() {
     let paths = rows("SELECT owner,root,root_path WHERE root=buffers FROM retained");
     let ways: Vec<&str> = paths.iter().filter_map(|row| row["root_path"].as_str()).collect();
     assert!(ways.contains(&"buffers → a block by main"), "{ways:?}");
-    drop(waiting.child.stdin.take());
-    assert!(waiting.child.wait().expect("its status").success());
+    waiting.stop();
 }
 
 #[test]
