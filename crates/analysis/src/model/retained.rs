@@ -119,6 +119,13 @@ pub struct Search {
 }
 
 impl Retained {
+    /// Returns whether it contains all roots that it refers to.
+    pub(crate) fn has_its_roots(&self) -> bool {
+        let keepers = self.keepers.iter().map(|keeper| &keeper.node);
+        let mut nodes = keepers.chain(self.sites.iter().flat_map(|row| &row.path));
+        nodes.all(|node| !matches!(node, Node::Root(root) if *root >= self.roots.len()))
+    }
+
     /// Returns the blocks that are lost.
     pub fn lost(&self) -> Kept {
         let mut lost = self.states[State::Lost as usize];

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use heaptide_format::{RETAINED_SUFFIX, SNAPSHOT_SUFFIX};
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::parsed::Profile;
@@ -47,7 +48,12 @@ impl AtEnd {
         let path = path_of(profile);
         let Some(bytes) = json::read_if_there(&path, LIMIT)? else { return Ok(None) };
         json::check_version(&path, &bytes, VERSION)?;
-        let content = serde_json::from_slice(&bytes);
+        let content = serde_json::from_slice(&bytes).and_then(|found: AtEnd| match &found.result {
+            Ok(retained) if !retained.has_its_roots() => {
+                Err(serde_json::Error::custom("it refers to a root that it does not contain"))
+            }
+            _ => Ok(found),
+        });
         content.map(Some).map_err(|source| Error::Json { path, source })
     }
 

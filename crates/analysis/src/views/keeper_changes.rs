@@ -1,6 +1,5 @@
 //! Two searches compared: what keeps more or less memory than before, and what more is lost.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
@@ -161,23 +160,19 @@ fn name_of(
     of: SearchedProcess,
     owner: impl Fn(u32) -> Option<String>,
 ) -> KeeperName {
-    let root = match keeper.node {
-        Node::Root(root) => of.search.retained.roots.get(root),
-        Node::Blocks { .. } => None,
-    };
-    match (root, keeper.node) {
-        (Some(root), _) => KeeperName {
-            kind: Some(root.kind),
-            name: root.name.clone(),
-            module: root.module.clone(),
-            declared: root.declared.clone(),
-        },
-        (None, Node::Blocks { site, .. }) => {
-            let name = owner(site).map_or(Cow::Borrowed("code without a stack"), Cow::Owned);
-            KeeperName { kind: None, name: name.into_owned(), module: None, declared: None }
+    match keeper.node {
+        Node::Root(root) => {
+            let root = &of.search.retained.roots[root];
+            KeeperName {
+                kind: Some(root.kind),
+                name: root.name.clone(),
+                module: root.module.clone(),
+                declared: root.declared.clone(),
+            }
         }
-        (None, Node::Root(_)) => {
-            KeeperName { kind: None, name: String::new(), module: None, declared: None }
+        Node::Blocks { site, .. } => {
+            let name = owner(site).unwrap_or_else(|| "code without a stack".to_owned());
+            KeeperName { kind: None, name, module: None, declared: None }
         }
     }
 }
@@ -199,12 +194,13 @@ fn change_of(name: &KeeperName, before: &Side, after: &Side) -> Option<KeeperCha
         (_, None) => change.bytes().amount() < 0,
         _ => change.before != change.after,
     };
-    let owners = |side: &'_ Side| side.keepers.get(name).map_or(nothing.clone(), |of| of.1.clone());
+    let of_before = before.keepers.get(name).map_or(&nothing, |(_, owners)| owners);
+    let of_after = after.keepers.get(name).map_or(&nothing, |(_, owners)| owners);
     is_certain.then(|| KeeperChange {
         name: name.clone(),
         change,
         is_bound,
-        owners: changes(&owners(before), &owners(after)),
+        owners: changes(of_before, of_after),
     })
 }
 
