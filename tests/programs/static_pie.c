@@ -1,14 +1,12 @@
-//! A static position-independent program: it has no loader, so it is not recorded, and not
-//! affected.
+//! A static position-independent program: the relocations of its thread-local segment are done by
+//! itself, after the command has extended the segment.
 //
-// build: -static-pie
-// not recorded
-#include "guest.h"
-
-int main(void)
-{
-    for (size_t i = 0; i < 1000; i++)
-        free(keep(malloc(i)));
-    say("static pie\n");
-    return 11;
-}
+// expect recording processes=2
+// expect function:in_main allocations=1000 frees=1000 requested_bytes=499500
+// expect function:zeroed allocations=50 live_blocks=50 requested_bytes=50000
+// expect function:grown allocations=50 live_blocks=50 requested_bytes=250000
+// expect function:aligned allocations=50 frees=50 requested_bytes=15000
+// expect function:in_thread allocations=20004 frees=20000 live_blocks=4 requested_bytes=1280280
+// expect function:in_child allocations=500 live_blocks=500 requested_bytes=20000
+// build: -static-pie -pthread
+#include "static_work.h"

@@ -109,6 +109,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "joining",
             "helper",
             "guardian",
+            "inserting",
             "search",
             "finish",
             "reports",

@@ -12,7 +12,8 @@ use crate::problem::Problem;
 pub const HOOKS: &str = "crates/preload/src/hooks.rs";
 
 /// Symbols that an attaching command looks up (`crates/format/src/attachment.rs`).
-const ATTACHING: [&str; 3] = ["heaptide_attachment", "heaptide_attach", "heaptide_release"];
+const ATTACHING: [&str; 4] =
+    ["heaptide_attachment", "heaptide_attach", "heaptide_release", "heaptide_memory_functions"];
 
 /// Returns problems of the library at `path`.
 pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {

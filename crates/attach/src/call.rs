@@ -142,7 +142,9 @@ impl<'a> Caller<'a> {
             }
             match ptrace::event(tid)? {
                 Event::Stopped if is_interrupted => return Ok(()),
-                Event::Stopped | Event::Call | Event::Forked => ptrace::resume(tid, 0)?,
+                Event::Stopped | Event::Call | Event::Forked | Event::Executed => {
+                    ptrace::resume(tid, 0)?;
+                }
                 Event::Signal(signal) => ptrace::resume(tid, signal)?,
                 Event::Nothing => self.await_event(until)?,
                 Event::Gone => return Err(self.gone()),
@@ -330,7 +332,7 @@ impl<'a> Caller<'a> {
                     self.made = Some(ptrace::made(tid)?);
                     ptrace::resume_to_call(tid, 0)?;
                 }
-                Event::Stopped => ptrace::resume_to_call(tid, 0)?,
+                Event::Stopped | Event::Executed => ptrace::resume_to_call(tid, 0)?,
                 Event::Gone => return Err(self.gone()),
                 Event::Nothing => self.await_event(until)?,
             }
@@ -346,7 +348,9 @@ impl<'a> Caller<'a> {
             match ptrace::event(tid)? {
                 Event::Call => return Ok(()),
                 Event::Signal(signal) => ptrace::resume_to_call(tid, signal)?,
-                Event::Stopped | Event::Forked => ptrace::resume_to_call(tid, 0)?,
+                Event::Stopped | Event::Forked | Event::Executed => {
+                    ptrace::resume_to_call(tid, 0)?;
+                }
                 Event::Gone => return Err(self.gone()),
                 Event::Nothing => self.await_event(until)?,
             }

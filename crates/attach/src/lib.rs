@@ -11,6 +11,8 @@ mod call;
 mod clock;
 mod error;
 mod frames;
+#[cfg_attr(not(target_arch = "x86_64"), path = "insert/unsupported.rs")]
+pub mod insert;
 mod machine;
 mod memory;
 mod modules;

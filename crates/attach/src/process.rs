@@ -178,8 +178,8 @@ impl Process {
         }
         if self.modules.libc().is_none() {
             return Err(Error::new(format!(
-                "process {pid} is statically linked; a program that embeds the recorder is \
-                 controlled by `heaptide ctl`"
+                "process {pid} is statically linked; start it with `heaptide run`, or control it with \
+                 `heaptide ctl` if it is recorded"
             )));
         }
         Ok(())

@@ -36,6 +36,16 @@ pub fn seize(tid: Pid) -> io::Result<()> {
     }
 }
 
+/// Starts to trace a process that is about to execute a program, where it will stop. The kernel
+/// kills it if this thread ends before it is released.
+///
+/// Errors: the kernel's.
+pub fn seize_for_exec(pid: Pid) -> io::Result<()> {
+    use nix::sys::ptrace::Options;
+    let at_exec = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL;
+    Ok(nix::sys::ptrace::seize(pid, Options::PTRACE_O_TRACESYSGOOD | at_exec)?)
+}
+
 /// Returns a register set of a stopped thread.
 ///
 /// Errors: the kernel's.
@@ -128,6 +138,8 @@ pub enum Event {
     Signal(i32),
     /// It made a new process or thread.
     Forked,
+    /// It executed a program, of which no instruction has run.
+    Executed,
     /// It has ended.
     Gone,
 }
@@ -157,9 +169,25 @@ pub fn event(tid: Pid) -> io::Result<Event> {
     Ok(match (libc::WSTOPSIG(status), status >> 16) {
         (_, EVENT_STOP) => Event::Stopped,
         (libc::SIGTRAP, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_CLONE) => Event::Forked,
+        (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => Event::Executed,
         (CALL, _) => Event::Call,
         (signal, _) => Event::Signal(signal),
     })
+}
+
+/// Returns the event of a traced process that is a child of this one, and of which the status at
+/// its end is left to another thread. Does not wait.
+///
+/// Errors: the kernel's.
+pub fn event_of_child(pid: Pid) -> io::Result<Event> {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+    let any = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED;
+    let flags = any | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match waitid(Id::Pid(pid), flags)? {
+        WaitStatus::StillAlive => Ok(Event::Nothing),
+        WaitStatus::Exited(..) | WaitStatus::Signaled(..) => Ok(Event::Gone),
+        _ => event(pid),
+    }
 }
 
 /// Waits until a traced thread may have an event, for at most a short time. The kernel reports

@@ -86,7 +86,7 @@ impl Stopped {
                     return Ok(Some(Stopped { tid, registers, is_gone: false }));
                 }
                 Event::Gone => return Ok(None),
-                Event::Call | Event::Forked => ptrace::resume(tid, 0)?,
+                Event::Call | Event::Forked | Event::Executed => ptrace::resume(tid, 0)?,
                 Event::Signal(signal) => ptrace::resume(tid, signal)?,
                 Event::Nothing if Instant::now() > until => {
                     return Err(io::Error::from(io::ErrorKind::TimedOut));

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// Errors: those of [`Helper::start`].
 pub fn guard(place: &Path) -> io::Result<Helper> {
-    Helper::start(c"merge-guardian", |end| {
+    Helper::start(c"merge-guardian", &[], |end| {
         let _ = read(end, &mut [0]); // returns when all write ends are closed
         // The pipe may be closed shortly before the lock is released.
         for _ in 0..TRIES {

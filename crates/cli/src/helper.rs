@@ -18,13 +18,18 @@ pub struct Helper {
 impl Helper {
     /// Starts a process with this name in `ps`, which does `work` and ends with its result. `work`
     /// gets the read end of a pipe: it is at its end when this is dropped, or the command has
-    /// died. Signals to the command, its group or its terminal do not affect the helper. No other
-    /// thread may be running.
+    /// died. Of the command's descriptors, it has only `kept`. Signals to the command, its group or
+    /// its terminal do not affect the helper. No other thread may be running.
     ///
     /// Errors: the pipe or the process cannot be created.
-    pub fn start(name: &CStr, work: impl FnOnce(BorrowedFd) -> u8) -> io::Result<Helper> {
+    pub fn start(
+        name: &CStr,
+        kept: &[BorrowedFd],
+        work: impl FnOnce(BorrowedFd) -> u8,
+    ) -> io::Result<Helper> {
         let (end, alive) = pipe2(OFlag::O_CLOEXEC)?;
-        let pid = exec::fork_helper(&[end.as_fd()], || {
+        let kept: Vec<BorrowedFd> = kept.iter().copied().chain([end.as_fd()]).collect();
+        let pid = exec::fork_helper(&kept, || {
             exec::rename(name, 0);
             let _ = exec::block_signals();
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));

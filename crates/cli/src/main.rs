@@ -13,6 +13,7 @@ mod finish;
 mod guardian;
 mod help;
 mod helper;
+mod inserting;
 mod joining;
 mod launch;
 mod library;

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::recording::metadata::{self, Member, Metadata};
 use heaptide_analysis::recording::running;
+use heaptide_attach::insert::Insertion;
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
@@ -24,6 +25,7 @@ use heaptide_supervise::supervisor::Supervisor;
 
 use crate::finish::{End, Own, finish, withdraw};
 use crate::helper::Helper;
+use crate::inserting;
 use crate::joining::{Entered, Seat, enter};
 use crate::launch::Launch;
 use crate::options::{Mode, RunOptions};
@@ -88,8 +90,8 @@ fn record(
              of the C library are not recorded, as with --no-intercept",
         );
     }
-    let Started { mut supervisor, searcher, recorded, own } =
-        start(options, &settings, program, environment, obstacle.as_ref())?;
+    let Started { mut supervisor, helpers, recorded, own, obstacle } =
+        start(options, &settings, program, environment, obstacle)?;
     let lead = Arc::new(match own.number {
         Some(_) => Lead::among(recorded.path()),
         None => Lead::alone(),
@@ -114,7 +116,7 @@ fn record(
     let mover =
         settings.has_trace().then(|| Mover::start(recorded.path(), options.keep_trace(), lead));
     let ended = supervisor.wait();
-    drop(searcher);
+    drop(helpers);
     if let Some(snapshots) = snapshots {
         snapshots.note_end(own.member.root_pid, !ended.status.success());
         snapshots.finish();
@@ -152,10 +154,12 @@ pub fn begin_snapshots(plan: Plan, recording: &Path, lead: &Arc<Lead>) -> Option
 /// A running program and its recording.
 struct Started {
     supervisor: Supervisor,
-    /// Searches processes that end, if requested.
-    searcher: Option<Helper>,
+    /// Puts the recorder into static programs, and searches processes that end, if requested.
+    helpers: [Option<Helper>; 2],
     recorded: Recorded,
     own: Own,
+    /// What prevents recording.
+    obstacle: Option<Obstacle>,
 }
 
 /// Starts the program and enters its recording. Prints beforehand what will not be recorded. If the
@@ -165,7 +169,7 @@ fn start(
     settings: &Settings,
     program: &Program,
     mut environment: Environment,
-    obstacle: Option<&Obstacle>,
+    obstacle: Option<Obstacle>,
 ) -> Result<Started, Error> {
     let refused = |error| cannot_be_run(program, &error);
     let signals = Signals::block().map_err(refused)?;
@@ -174,7 +178,7 @@ fn start(
     let launch = Launch::new(&environment);
     let path = recording(options, program, &launch, &environment, held.own_pid)?;
     let (mut metadata, mut member) = descriptions(options, program, &launch, held.own_pid);
-    if let Some(partial) = obstacle.filter(|obstacle| obstacle.is_partial()) {
+    if let Some(partial) = obstacle.as_ref().filter(|obstacle| obstacle.is_partial()) {
         metadata.in_part = partial.to_string();
         member.in_part = partial.to_string();
     }
@@ -193,7 +197,13 @@ fn start(
         supervisor.note_ends(images);
     }
     settings.apply(&mut environment, seat.path(), held.own_pid);
-    if let Some(obstacle) = obstacle {
+    let inserter = settings.recorder().and_then(|library| {
+        inserting::start(seat.path(), library).ok() // without it, static programs are only counted
+    });
+    let is_static = obstacle.as_ref().is_some_and(Obstacle::is_static);
+    let inserted = settings.recorder().filter(|_| is_static);
+    let inserted = inserted.map(|library| Insertion::begin(held.pid, library));
+    if let Some(obstacle) = obstacle.as_ref().filter(|_| inserted.is_none()) {
         message(obstacle.announcement());
     }
     if let Err(error) = held.release(&environment.finish()) {
@@ -202,6 +212,15 @@ fn start(
         }
         return Err(refused(error));
     }
+    let obstacle = match inserted.map(|inserted| inserted.and_then(Insertion::finish)) {
+        None => obstacle,
+        Some(Ok(())) => None,
+        Some(Err(why)) => {
+            let obstacle = obstacle.map(|obstacle| obstacle.not_inserted(why));
+            obstacle.iter().for_each(|obstacle| message(obstacle.announcement()));
+            obstacle
+        }
+    };
     let recorded = seat.keep();
     let searcher = options.retain.then(|| search_at_end(recorded.path()));
     let searcher = searcher.and_then(|started| {
@@ -209,7 +228,7 @@ fn start(
         started.map_err(failed).ok()
     });
     let own = Own { metadata, member, number };
-    Ok(Started { supervisor, searcher, recorded, own })
+    Ok(Started { supervisor, helpers: [inserter, searcher], recorded, own, obstacle })
 }
 
 /// Returns the path of the recording.

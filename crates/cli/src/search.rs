@@ -139,7 +139,7 @@ pub fn summary(recording: &Path, shown: &Path) -> String {
 ///
 /// Errors: those of [`Helper::start`].
 pub fn search_at_end(recording: &Path) -> io::Result<Helper> {
-    Helper::start(c"retain", |end| {
+    Helper::start(c"retain", &[], |end| {
         exec::lift_limits();
         let place = recording.to_owned();
         let _ = thread::Builder::new().spawn(|| beat(place));

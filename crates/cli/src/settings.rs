@@ -135,6 +135,12 @@ impl<'a> Settings<'a> {
         self.mode == Mode::Trace
     }
 
+    /// Returns the recorder's library; `None` if nothing is to be preloaded.
+    pub fn recorder(&self) -> Option<&Path> {
+        let first = self.libraries.as_bytes().split(|&byte| byte == b':').next()?;
+        Some(Path::new(OsStr::from_bytes(first))).filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// Removes the libraries, for a program that cannot be started with them.
     pub fn without_libraries(&mut self) {
         self.libraries.clear();

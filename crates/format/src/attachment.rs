@@ -23,6 +23,24 @@ pub const LINK_IDLE: u32 = 1;
 /// [`Attachment::link`]: the program is recorded, or will be soon.
 pub const LINK_ATTACHED: u32 = 2;
 
+/// [`Attachment::link`]: a command put the library into a static program, before its start.
+pub const LINK_INSERTED: u32 = 3;
+
+/// The start of the abstract address of a socket at which a command of a recording listens for
+/// processes that are about to execute a static program. The device and the inode of the
+/// recording's directory follow, as `DEVICE-INODE` in decimal. A process sends one byte when it is
+/// ready.
+pub const INSERTION_ADDRESS: &str = "heaptide-insert-";
+/// The answer of a command that traces the process.
+pub const INSERTION_BEGUN: u8 = b'+';
+/// Sent by a process after its exec has failed.
+pub const INSERTION_CANCELLED: u8 = b'-';
+
+/// The library's symbol of the addresses of its own [`MEMORY_FUNCTIONS`], 8 bytes each.
+pub const MEMORY_FUNCTIONS_SYMBOL: &str = "heaptide_memory_functions";
+/// Functions of a C library that compiled code calls, and that a static program may lack.
+pub const MEMORY_FUNCTIONS: [&str; 5] = ["memcpy", "memmove", "memset", "bcmp", "strlen"];
+
 /// [`Attachment::outcome`]: nothing was prepared yet.
 pub const OUTCOME_NONE: u32 = 0;
 /// [`Attachment::outcome`]: a recording is prepared.

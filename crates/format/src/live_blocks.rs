@@ -34,11 +34,12 @@ pub const fn leaf_of(entry: u64, region: u64, address_bits: u32) -> Option<u64> 
     if page != 0 && entry >> page_bits == region { Some(page << PAGE_BITS) } else { None }
 }
 
-/// Returns the number that stands for a usable size in a table of sizes.
+/// Returns the number that stands for a usable size in a table of sizes; never 0: no bytes are no
+/// pages.
 #[inline(always)]
 pub fn number_of_size(usable: u64) -> u32 {
-    let bytes = u32::try_from(usable).ok().filter(|bytes| bytes & IN_PAGES == 0);
-    bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32).max(1)
+    let bytes = u32::try_from(usable).ok().filter(|&bytes| bytes != 0 && bytes & IN_PAGES == 0);
+    bytes.unwrap_or(IN_PAGES | (usable >> PAGE_BITS) as u32)
 }
 
 /// Returns the usable size that a number stands for; `None` for 0.

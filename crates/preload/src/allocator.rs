@@ -1,13 +1,13 @@
 //! The allocator of the process: finds it, and reads the usable sizes of its blocks.
 
-use crate::intercept;
 use crate::next_symbol::{self, call_real, real};
+use crate::{attachment, intercept, own_allocator};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use heaptide_format::Unrecorded;
 use heaptide_recorder::sys::front::{self, MAYBE_UNMAPPED};
-use heaptide_recorder::sys::loader::{LinkMap, file_name, objects};
+use heaptide_recorder::sys::loader::{LinkMap, file_name, look_up, objects};
 
 real! {
     pub static REAL_MALLOC = "malloc", extern "C" fn(usize) -> Address;
@@ -26,11 +26,15 @@ pub fn find() -> Result<(), Unrecorded> {
     if object().is_some() {
         return Ok(());
     }
+    if attachment::is_inserted() && own_allocator::object().is_none() {
+        return Ok(()); // its functions are those of a family
+    }
     let found = (next_symbol::find(b"malloc\0"), next_symbol::find(b"malloc_usable_size\0"));
     let (Some(malloc), Some(usable)) = found else {
         return Err(Unrecorded::NoUsableSize);
     };
-    if malloc.is_in(b"libc.so.6") && HEADERS.load(Relaxed) == 0 {
+    let is_glibc = malloc.is_in(b"libc.so.6") || is_static_glibc(malloc.body);
+    if is_glibc && HEADERS.load(Relaxed) == 0 {
         HEADERS.store(Headers::Checking as u32, Relaxed);
     }
     let is_whole = malloc.object == usable.object && REAL_FREE.get() != 0 && REAL_MALLOC.get() != 0;
@@ -39,6 +43,12 @@ pub fn find() -> Result<(), Unrecorded> {
     }
     OBJECT.store(malloc.object.cast_mut(), Release);
     Ok(())
+}
+
+/// Returns whether a static program's malloc is that of glibc, which has a second name.
+fn is_static_glibc(malloc: usize) -> bool {
+    let same = |object: &LinkMap| look_up(object, b"__libc_malloc\0").map(|found| found.0);
+    attachment::is_inserted() && objects().next().and_then(same) == Some(malloc)
 }
 
 /// The object that defines malloc, which is not unloaded; null: not found yet. It is searched only

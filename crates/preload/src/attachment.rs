@@ -8,8 +8,8 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use heaptide_format::attachment::{
     ARENAS, ATTACHMENT_VERSION, Attachment, CHANGES_MAX, Change, IMPORTS_MAX, LINK_ATTACHED,
-    LINK_PRELOADED, Memory, OUTCOME_NONE, PROGRESS_AWAITED, PROGRESS_DONE, PROGRESS_NONE,
-    PROGRESS_SEEN, RELEASED_MAX, Rebinding, WIPED_MAX,
+    LINK_INSERTED, LINK_PRELOADED, Memory, OUTCOME_NONE, PROGRESS_AWAITED, PROGRESS_DONE,
+    PROGRESS_NONE, PROGRESS_SEEN, RELEASED_MAX, Rebinding, WIPED_MAX,
 };
 use heaptide_recorder::event::gate::Gate;
 use heaptide_recorder::event::lane::LaneState;
@@ -112,14 +112,19 @@ pub fn report_end() {
 
 /// Returns whether the library was loaded into a running program.
 pub fn is_attached() -> bool {
-    link().load(Relaxed) != LINK_PRELOADED
+    ![LINK_PRELOADED, LINK_INSERTED].contains(&link().load(Relaxed))
+}
+
+/// Returns whether a command put the library into a static program.
+pub fn is_inserted() -> bool {
+    link().load(Relaxed) == LINK_INSERTED
 }
 
 /// Returns whether a command that attached requests a recording; `None` if the library was
 /// preloaded.
 pub fn is_wanted() -> Option<bool> {
     match link().load(Acquire) {
-        LINK_PRELOADED => None,
+        LINK_PRELOADED | LINK_INSERTED => None,
         link => Some(link == LINK_ATTACHED),
     }
 }

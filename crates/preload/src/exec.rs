@@ -13,6 +13,7 @@
 
 use crate::attachment;
 use crate::exec_target::{self, Room};
+use crate::insertion::Request;
 use core::ffi::{CStr, c_char};
 use heaptide_format::settings::PREFIX;
 use heaptide_format::{UNRECORDED_PATH, UnrecordedChild};
@@ -55,6 +56,16 @@ pub struct Plan {
     pub environment: Strings,
     memory: Option<Memory>,
     unrecorded: Option<UnrecordedChild>,
+    insertion: Option<Request>,
+}
+
+/// The process that will execute a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// This one.
+    Own,
+    /// A new one, which the C library makes.
+    New,
 }
 
 impl Plan {
@@ -62,14 +73,14 @@ impl Plan {
     ///
     /// # Safety
     /// `environment` is valid for execve.
-    pub unsafe fn new(target: &Target<'_>, environment: Strings) -> Plan {
+    pub unsafe fn new(target: &Target<'_>, environment: Strings, who: Who) -> Plan {
         // SAFETY: the caller's contract.
-        let plan = unsafe { Plan::made(target, environment) };
-        plan.unwrap_or(Plan { environment, memory: None, unrecorded: None })
+        let plan = unsafe { Plan::made(target, environment, who) };
+        plan.unwrap_or(Plan { environment, memory: None, unrecorded: None, insertion: None })
     }
 
     /// Returns `None` if nothing has to change.
-    unsafe fn made(target: &Target<'_>, environment: Strings) -> Option<Plan> {
+    unsafe fn made(target: &Target<'_>, environment: Strings, who: Who) -> Option<Plan> {
         let options = Options::known().filter(|options| options.is_wanted())?;
         let handed_on = &options.handed_on;
         // Without a library to preload, programs started by an attached one are only counted.
@@ -87,7 +98,11 @@ impl Plan {
             return None;
         }
         let mut memory = Memory::acquire(given.room_needed(handed_on))?;
-        let unrecorded = obstacle(&mut memory, target, handed_on, &given);
+        let mut unrecorded = obstacle(&mut memory, target, handed_on, &given);
+        let insertion = Some(who)
+            .filter(|&who| unrecorded == Some(UnrecordedChild::Static) && who == Who::Own)
+            .and_then(|_| insertion(&mut memory, handed_on, &given));
+        unrecorded = unrecorded.filter(|_| insertion.is_none());
         if let Some(why) = unrecorded {
             let Head { room, program, .. } = memory.head();
             name(target, room, program);
@@ -95,11 +110,14 @@ impl Plan {
         }
         // SAFETY: the caller's contract.
         let environment = unsafe { given.completed(&mut memory, unrecorded, handed_on) };
-        Some(Plan { environment, memory: Some(memory), unrecorded })
+        Some(Plan { environment, memory: Some(memory), unrecorded, insertion })
     }
 
     /// The program was not started.
     pub fn failed(mut self) {
+        if let Some(insertion) = self.insertion {
+            insertion.cancel();
+        }
         if let (Some(why), Some(memory)) = (self.unrecorded, &mut self.memory) {
             discount_unrecorded(why, memory.head().program.bytes());
         }
@@ -147,6 +165,18 @@ fn obstacle(
         return in_file;
     }
     kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given))
+}
+
+/// Asks the command to put the recorder into the static program that was found. `None` if it does
+/// not.
+fn insertion(memory: &mut Memory, handed_on: &HandedOn, given: &Given<'_>) -> Option<Request> {
+    let Head { room, path, .. } = memory.head();
+    // The kernel lets only a thread that leads its process be traced through exec.
+    if !room.can_be_inserted() || kernel::gettid() as i32 != kernel::getpid() as i32 {
+        return None;
+    }
+    let obstacle = kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given));
+    if obstacle.is_some() { None } else { Request::make() }
 }
 
 /// Returns why the program cannot be recorded because of the recorder's own files.

@@ -1,7 +1,7 @@
 //! Hooks of the functions that start programs: each passes on the environment completed by
 //! [`crate::exec`], and otherwise behaves like the real one.
 
-use crate::exec::{Plan, Strings, Target};
+use crate::exec::{Plan, Strings, Target, Who};
 use crate::limits;
 use crate::next_symbol::{self, call_real, real};
 use core::ffi::{CStr, c_char, c_void};
@@ -45,7 +45,7 @@ fn search_path() -> Option<&'static [u8]> {
 /// `environment` must be valid for execve.
 fn execute(target: &Target<'_>, environment: Strings, call: impl FnOnce(Strings) -> i32) -> i32 {
     // SAFETY: execve's contract, which the program fulfils.
-    let plan = unsafe { Plan::new(target, environment) };
+    let plan = unsafe { Plan::new(target, environment, Who::Own) };
     let noted = exit::note_exec();
     let limits = limits::before_exec();
     let status = call(plan.environment);
@@ -155,7 +155,7 @@ macro_rules! spawn {
             environment: Strings,
         ) -> i32 {
             // SAFETY: the function's contract, which the program fulfils.
-            let plan = unsafe { Plan::new(&$target(file), environment) };
+            let plan = unsafe { Plan::new(&$target(file), environment, Who::New) };
             let given = plan.environment;
             let status = call_real!($real, (pid, file, actions, attributes, argv, given), ENOSYS);
             if status == 0 {

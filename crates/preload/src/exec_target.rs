@@ -38,6 +38,15 @@ pub struct Room {
     dynamic: [u8; 256 * DYNAMIC_ENTRY],
     /// A script's first line, a note, a name.
     text: [u8; SCRIPT_LINE],
+    /// Whether the static program that was found has a table of symbols.
+    has_symbols: bool,
+}
+
+impl Room {
+    /// Returns whether a command can put the recorder into the static program that was found.
+    pub fn can_be_inserted(&self) -> bool {
+        cfg!(target_arch = "x86_64") && self.has_symbols
+    }
 }
 
 /// Returns why the program in a file cannot be recorded; `None` if it can be, or if that is
@@ -66,16 +75,26 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
     if kernel::gains_rights(fd) {
         return Some(UnrecordedChild::SetUserId);
     }
-    let Room { headers, dynamic, text } = room;
+    room.has_symbols = false;
+    let Room { headers, dynamic, text, has_symbols } = room;
     let headers = || headers.chunks_exact(PROGRAM_HEADER).take(count).filter_map(segment);
     if !headers().any(|segment| segment.kind == PT_INTERP) {
         let notes = headers().filter(|segment| segment.kind == PT_NOTE);
         let embeds = notes.into_iter().any(|note| is_ours(fd, &note, text));
-        return (!embeds).then_some(UnrecordedChild::Static);
+        if embeds {
+            return None;
+        }
+        let section = headers().find(|segment| segment.kind == PT_DYNAMIC);
+        let read = section.map_or(0, |section| read_dynamic(fd, &section, dynamic));
+        let entries = dynamic[..read].chunks_exact(DYNAMIC_ENTRY).filter_map(pair);
+        // The loader, which can be executed, too, is not marked as a program.
+        let is_marked =
+            entries.into_iter().any(|(kind, flags)| kind == DT_FLAGS_1 && flags & DF_1_PIE != 0);
+        *has_symbols = (read == 0 || is_marked) && has_table_of_symbols(fd);
+        return Some(UnrecordedChild::Static);
     }
     let section = headers().find(|segment| segment.kind == PT_DYNAMIC)?;
-    let bytes = (section.bytes as usize).min(dynamic.len());
-    let read = kernel::read_at(fd, &mut dynamic[..bytes], section.offset).ok()?;
+    let read = read_dynamic(fd, &section, dynamic);
     let entries = || dynamic[..read].chunks_exact(DYNAMIC_ENTRY).filter_map(pair);
     let strings = entries().find(|&(kind, _)| kind == DT_STRTAB)?.1;
     let strings = headers().find_map(|segment| segment.place_of(strings))?;
@@ -124,6 +143,8 @@ const PT_NOTE: u32 = 4;
 const DYNAMIC_ENTRY: usize = 16;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
+const DT_FLAGS_1: u64 = 0x6fff_fffb;
+const DF_1_PIE: u64 = 0x0800_0000;
 
 /// The result of reading the header of an ELF file.
 enum Headers {
@@ -149,6 +170,30 @@ fn headers(fd: Fd, room: &mut Room) -> Option<Headers> {
     let bytes = (count * PROGRAM_HEADER).min(room.headers.len());
     let read = kernel::read_at(fd, &mut room.headers[..bytes], offset).ok()?;
     Some(Headers::Native(read / PROGRAM_HEADER))
+}
+
+/// Reads a dynamic section. Returns the number of its bytes.
+fn read_dynamic(fd: Fd, section: &Segment, dynamic: &mut [u8]) -> usize {
+    let bytes = (section.bytes as usize).min(dynamic.len());
+    kernel::read_at(fd, &mut dynamic[..bytes], section.offset).unwrap_or(0)
+}
+
+/// Returns whether a file has a table of all symbols.
+fn has_table_of_symbols(fd: Fd) -> bool {
+    const SECTION: usize = 64;
+    const SECTIONS_MAX: u64 = 128;
+    const SHT_SYMTAB: [u8; 4] = [2, 0, 0, 0];
+    let mut header = [0; 64];
+    if kernel::read_at(fd, &mut header, 0) != Ok(header.len()) {
+        return false;
+    }
+    let count = u64::from(u16::from_le_bytes([header[60], header[61]])).min(SECTIONS_MAX);
+    let Some(start) = word(&header, 40) else { return false };
+    (0..count).any(|index| {
+        let mut section = [0; SECTION];
+        let at = start.saturating_add(index * SECTION as u64);
+        kernel::read_at(fd, &mut section, at) == Ok(SECTION) && section[4..8] == SHT_SYMTAB
+    })
 }
 
 /// The relevant fields of a program header.

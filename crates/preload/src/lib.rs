@@ -29,6 +29,7 @@ mod glibc_heap;
 mod hooks;
 mod imports;
 mod inlined;
+mod insertion;
 mod intercept;
 mod jemalloc;
 mod limits;

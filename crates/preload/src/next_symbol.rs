@@ -15,7 +15,8 @@ use heaptide_format::attachment::LINK_IDLE;
 use heaptide_recorder::address_of_symbol;
 use heaptide_recorder::sys::kernel;
 use heaptide_recorder::sys::loader::{
-    Dynamic, LinkMap, Reference, count_definitions, file_name, look_up_for, objects, reference_to,
+    Dynamic, LinkMap, Reference, count_definitions, file_name, look_up, look_up_for, objects,
+    reference_to,
 };
 use heaptide_recorder::sys::range::Range;
 
@@ -44,7 +45,15 @@ pub fn find(name: &[u8]) -> Option<Found> {
         object,
         size: place.size,
     });
-    own.or_else(|| find_behind(name))
+    own.or_else(|| find_inserted(name)).or_else(|| find_behind(name))
+}
+
+/// Looks up a function of a static program, all of whose objects precede this library.
+fn find_inserted(name: &[u8]) -> Option<Found> {
+    let program = objects().next().filter(|_| attachment::is_inserted())?;
+    let (body, size) = look_up(program, name)?;
+    let address = own_allocator::find_other(name).unwrap_or(body);
+    Some(Found { address, body, runtime: false, object: program, size })
 }
 
 /// Looks up `name` (zero-terminated) after this library.

@@ -81,6 +81,52 @@ static INTERCEPTED: [Intercepted; NAMES.len()] = [const {
     }
 }; NAMES.len()];
 
+/// The most functions of a static program other than those of its allocator.
+pub const OTHERS_MAX: usize = 64;
+
+/// The address and the name of such a function, and the address to call; 0: none.
+struct Other {
+    address: AtomicUsize,
+    call: AtomicUsize,
+    name: AtomicUsize,
+}
+
+static OTHERS: [Other; OTHERS_MAX] = [const {
+    Other { address: AtomicUsize::new(0), call: AtomicUsize::new(0), name: AtomicUsize::new(0) }
+}; OTHERS_MAX];
+
+/// Sets the location of another intercepted function. Without space, it is not found.
+pub fn note_other(name: &'static &'static [u8], place: Place) {
+    if let Some(free) = OTHERS.iter().find(|other| other.call.load(Relaxed) == 0) {
+        free.address.store(place.address, Relaxed);
+        free.name.store(core::ptr::from_ref(name) as usize, Relaxed);
+        free.call.store(place.call, Release);
+    }
+}
+
+/// Forgets the other functions, which are not intercepted.
+pub fn forget_others() {
+    OTHERS.iter().for_each(|other| other.call.store(0, Release));
+}
+
+/// Returns whether the function at an address is intercepted, as another one or the allocator's.
+pub fn is_known(address: usize) -> bool {
+    is_intercepted(address as u64)
+        || OTHERS
+            .iter()
+            .any(|other| other.call.load(Acquire) != 0 && other.address.load(Relaxed) == address)
+}
+
+/// Finds the address to call for another intercepted function by its zero-terminated name.
+pub fn find_other(name: &[u8]) -> Option<usize> {
+    let found = OTHERS.iter().find(|other| {
+        let known = other.name.load(Relaxed) as *const &[u8];
+        // SAFETY: null, or a static.
+        other.call.load(Acquire) != 0 && unsafe { known.as_ref() }.is_some_and(|it| *it == name)
+    });
+    found.map(|other| other.call.load(Relaxed))
+}
+
 /// The object with the allocator; null: none is intercepted. It is never unloaded.
 static OBJECT: AtomicPtr<LinkMap> = AtomicPtr::new(core::ptr::null_mut());
 

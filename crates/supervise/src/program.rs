@@ -55,6 +55,8 @@ pub struct Obstacle {
 pub enum Reason {
     /// It cannot load libraries.
     Static,
+    /// It cannot load libraries, and could not be given one at its start, for this reason.
+    NotInserted(String),
     /// It cannot load libraries, and uses Go's allocator.
     StaticGo,
     /// It is for this machine, which differs from the recorder's.
@@ -150,6 +152,16 @@ impl Obstacle {
         matches!(self.reason, Reason::Go | Reason::Unnamed(_))
     }
 
+    /// Returns whether it is a static program, which a command may give the recorder at its start.
+    pub fn is_static(&self) -> bool {
+        self.reason == Reason::Static
+    }
+
+    /// Returns the same obstacle, if a static program could not be given the recorder.
+    pub fn not_inserted(self, why: impl fmt::Display) -> Obstacle {
+        Obstacle { reason: Reason::NotInserted(why.to_string()), ..self }
+    }
+
     /// Returns the message to print before the program starts.
     pub fn announcement(&self) -> String {
         let what = if self.is_partial() { "recorded in part" } else { "not recorded" };
@@ -174,6 +186,7 @@ impl fmt::Display for Obstacle {
                      dynamically or embed the recorder"
                 )
             }
+            Reason::NotInserted(why) => write!(f, "is statically linked, and {why}"),
             Reason::StaticGo => write!(
                 f,
                 "is a Go program, statically linked: the recorder cannot be loaded, and would not \

@@ -197,7 +197,7 @@ fn without_room_all_is_recorded_or_said() {
 #[test]
 fn a_static_program_has_one_reason() {
     let place = scratch("ends-static");
-    let program = Guest::read("static.c").build("static.c", &[]);
+    let program = Guest::read("static.c").build("static.c-stripped", &["-s"]);
     let recording = place.join("a.heaptide");
     let mut command = heaptide();
     command.args(["run", "-o"]).arg(&recording).arg("--").arg(&program);

@@ -47,6 +47,7 @@ mod sealing;
 mod services;
 mod stacks;
 #[cfg(target_arch = "x86_64")]
+mod static_programs;
 mod stepping;
 mod surroundings;
 mod timeline;

@@ -2,6 +2,7 @@
 
 use super::target::Target;
 use crate::microtask::Microtask;
+use heaptide_format::attachment::MEMORY_FUNCTIONS;
 
 /// The number of the processor in ELF headers.
 pub const ELF_MACHINE: u16 = 62;
@@ -53,6 +54,77 @@ macro_rules! trap {
 }
 #[cfg(panic = "abort")]
 pub(crate) use trap;
+
+core::arch::global_asm!(
+    // Arguments as in C. The length of most copies is a few words, which these instructions copy in
+    // some thirty cycles.
+    ".pushsection .text.heaptide_memory,\"ax\",@progbits",
+    "heaptide_memcpy:",
+    "mov rax, rdi",
+    "mov rcx, rdx",
+    "rep movsb",
+    "ret",
+    "heaptide_memmove:",
+    "mov rax, rdi",
+    "mov rcx, rdi",
+    "sub rcx, rsi",
+    "cmp rcx, rdx",
+    "mov rcx, rdx",
+    "jb 2f",
+    "rep movsb",
+    "ret",
+    "2:", // the target begins inside of the source: from the end
+    "lea rdi, [rdi + rdx - 1]",
+    "lea rsi, [rsi + rdx - 1]",
+    "std",
+    "rep movsb",
+    "cld",
+    "ret",
+    "heaptide_memset:",
+    "mov r8, rdi",
+    "mov eax, esi",
+    "mov rcx, rdx",
+    "rep stosb",
+    "mov rax, r8",
+    "ret",
+    "heaptide_bcmp:",
+    "xor eax, eax",
+    "2:",
+    "test rdx, rdx",
+    "je 3f",
+    "dec rdx",
+    "mov cl, byte ptr [rdi + rdx]",
+    "cmp cl, byte ptr [rsi + rdx]",
+    "je 2b",
+    "inc eax",
+    "3:",
+    "ret",
+    "heaptide_strlen:",
+    "xor eax, eax",
+    "jmp 3f",
+    "2:",
+    "inc rax",
+    "3:",
+    "cmp byte ptr [rdi + rax], 0",
+    "jne 2b",
+    "ret",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn heaptide_memcpy();
+    fn heaptide_memmove();
+    fn heaptide_memset();
+    fn heaptide_bcmp();
+    fn heaptide_strlen();
+}
+
+/// The [`MEMORY_FUNCTIONS`], for programs that may lack them.
+#[unsafe(no_mangle)]
+#[used]
+#[allow(non_upper_case_globals, reason = "its name for the command")]
+pub static heaptide_memory_functions: [unsafe extern "C" fn(); MEMORY_FUNCTIONS.len()] =
+    [heaptide_memcpy, heaptide_memmove, heaptide_memset, heaptide_bcmp, heaptide_strlen];
 
 /// Finds the thread's lane, and jumps to `slow` if there is none with an open gate.
 macro_rules! find_open_lane {

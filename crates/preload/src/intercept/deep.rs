@@ -38,6 +38,12 @@ pub fn set_names(names: &'static Names) {
     NAMES.store(ptr::from_ref(names).cast_mut(), Release);
 }
 
+/// Returns the names of interposed functions; none before the library is loaded.
+pub fn names() -> Names {
+    // SAFETY: null, or a static.
+    unsafe { NAMES.load(Acquire).as_ref() }.map_or(&[], |names| names)
+}
+
 /// Notes how the program is about to open a library.
 pub fn note_mode(mode: i32) {
     if mode & RTLD_DEEPBIND != 0 {
@@ -89,9 +95,8 @@ impl Scope {
 /// Lets the imports of a new object refer to our hooks, where the loader would bind them to the
 /// functions that the hooks call. `scope` is that of the library that was opened.
 pub fn bind(map: &'static LinkMap, scope: &Scope) {
-    // SAFETY: null, or a static.
-    let names = unsafe { NAMES.load(Acquire).as_ref() };
-    let (Some(own), Some(names)) = (next_symbol::own_object(), names) else { return };
+    let Some(own) = next_symbol::own_object() else { return };
+    let names = names();
     let mut pages = Pages::of(map);
     let mut is_left = false;
     each_unbound_import(map, |import| {

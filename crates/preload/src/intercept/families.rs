@@ -5,8 +5,7 @@ use super::outcome::{self, Note};
 use super::search::Search;
 use super::{aliases, deep, drivers, kept, openmp, patch, search};
 use crate::next_symbol::{self, is_libc};
-use crate::own_allocator;
-use crate::statistics;
+use crate::{attachment, own_allocator, statistics};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use heaptide_format::NotIntercepted;
@@ -182,7 +181,7 @@ fn look_at(map: &'static LinkMap, is_ours: bool, is_safe: bool) {
         search::named(map)
     } else if own_allocator::object().is_some_and(is) {
         search::of_process(map)
-    } else if !is_ours || is_apart(map) {
+    } else if !is_ours || is_apart(map) || attachment::is_inserted() {
         search::standard(map)
     } else {
         return;

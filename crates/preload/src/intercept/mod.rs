@@ -14,6 +14,7 @@ mod aliases;
 pub mod deep;
 mod drivers;
 pub mod families;
+mod inserted;
 mod instance;
 mod island;
 mod kept;
@@ -33,11 +34,13 @@ use crate::own_allocator::{self, Duty, NAMES, Place};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::NotIntercepted;
-use heaptide_recorder::sys::loader::{LinkMap, look_up, look_up_as_imported};
+use heaptide_recorder::sys::loader::{LinkMap, look_up, look_up_as_imported, objects};
 use heaptide_recorder::sys::options::Options;
 use island::Island;
 use outcome::Note;
 use patch::{Function, Patch, Refusal, write_all};
+
+const USABLE_SIZE: &[u8] = b"malloc_usable_size\0";
 
 /// Whether the decision was made. Children inherit it, like the code.
 static IS_DECIDED: AtomicBool = AtomicBool::new(false);
@@ -50,7 +53,13 @@ pub fn prepare() {
     }
     let before = next_symbol::object_before(b"malloc\0").map(|object| (object, Order::Before));
     let renamed = || aliases::called_object().map(|object| (object, Order::Behind));
+    if let Some(program) = objects().next().filter(|_| attachment::is_inserted()) {
+        inserted::intercept(program);
+    }
     if let Some((object, order)) = before.or_else(renamed) {
+        if attachment::is_inserted() && look_up_in(object, USABLE_SIZE).is_none() {
+            return; // musl, of which it is linked only if it is used: a family with own sizes
+        }
         let (done, note) = intercept(object, order);
         if attachment::is_attached() && is_libc(object) {
             outcome::note_libc(done);
@@ -94,7 +103,7 @@ fn intercept_all(
     if Options::known().is_some_and(|options| !options.intercept) {
         return Err(NotIntercepted::TurnedOff);
     }
-    if look_up_in(object, b"malloc_usable_size\0").is_none() {
+    if look_up_in(object, USABLE_SIZE).is_none() {
         return Err(NotIntercepted::NoUsableSize);
     }
     if !patch::may_change_code() {

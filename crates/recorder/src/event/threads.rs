@@ -471,6 +471,18 @@ fn watch_exit(lane: *mut LaneState) {
     }
 }
 
+/// Returns whether the C library can tell the recorder that a thread exits.
+pub fn can_have_destructor() -> bool {
+    KEY_CREATE.get() != 0 && SET_SPECIFIC.get() != 0
+}
+
+/// The calling thread exits, and no code of the program runs in it any more: what it still frees is
+/// not recorded.
+pub fn ends() {
+    thread_exits(core::ptr::null_mut());
+    tls().busy.set(1);
+}
+
 extern "C" fn thread_exits(_: *mut u8) {
     give_back();
     forget_thread();

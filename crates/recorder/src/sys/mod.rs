@@ -22,6 +22,7 @@ pub mod range;
 pub mod rank;
 pub mod replaced;
 pub mod smaps;
+pub mod socket;
 pub mod text;
 pub mod tls;
 pub mod unloading;

@@ -88,9 +88,11 @@ impl LinkMap {
         self.entry(tag).map(|value| self.relocated(value))
     }
 
-    /// glibc relocates some of these addresses, musl and the vDSO leave them relative.
+    /// glibc relocates some of these addresses, musl and the vDSO leave them relative. Those of a
+    /// static program, which a command made, may be below it, at a negative offset.
     fn relocated(&self, value: u64) -> u64 {
-        if value < self.address { value + self.address } else { value }
+        let is_relative = value < self.address || value > i64::MAX as u64;
+        if is_relative { value.wrapping_add(self.address) } else { value }
     }
 
     /// Calls `visit` with tag and value of each entry of its dynamic section.

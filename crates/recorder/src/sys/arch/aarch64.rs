@@ -45,6 +45,10 @@ pub mod numbers {
     pub const UNAME: usize = 160;
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
+    pub const SOCKET: usize = 198;
+    pub const CONNECT: usize = 203;
+    pub const GETSOCKOPT: usize = 209;
+    pub const PPOLL: usize = 73;
     pub const GETPPID: usize = 173;
     pub const GETUID: usize = 174;
     pub const GETEUID: usize = 175;

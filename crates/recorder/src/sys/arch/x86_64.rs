@@ -23,6 +23,9 @@ pub mod numbers {
     pub const MADVISE: usize = 28;
     pub const SHMCTL: usize = 31;
     pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const GETSOCKOPT: usize = 55;
     #[cfg(not(miri))]
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
@@ -57,6 +60,7 @@ pub mod numbers {
     pub const GETTID: usize = 186;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
+    pub const PPOLL: usize = 271;
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const MKDIRAT: usize = 258;

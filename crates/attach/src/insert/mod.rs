@@ -1,0 +1,227 @@
+//! Puts the recorder into a static program at its start: no loader gives it one.
+//!
+//! The program is stopped before its first instruction. The library is mapped and relocated from
+//! outside. Its thread-local block becomes part of the program's own: the segment that the C
+//! library of the program copies for each thread is extended at its start, so that the offsets of
+//! the program's variables stay the same. A list like that of a loader ([`tables`]) has the
+//! program, with the functions of its symbol table, and the library.
+//!
+//! Then the program runs up to its first allocation, its constructors or `main`, where the C
+//! library has set up its first thread. There the library is initialised as a loader would do it,
+//! and changes the entries of the allocating functions, as it does in any program whose allocator
+//! it cannot interpose.
+
+mod executable;
+mod library;
+mod remote;
+mod tables;
+mod thread_local;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use nix::unistd::Pid;
+
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::ptrace::{self, Event};
+use executable::{Executable, HEADER_BYTES};
+use library::{Library, Placed, Surroundings};
+use remote::Remote;
+use tables::{Contents, Object};
+use thread_local::{Extended, Segment};
+
+/// The time limit for all of it, after the program was executed.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A program that is about to be executed, and will get the recorder.
+#[derive(Debug)]
+pub struct Insertion {
+    thread: JoinHandle<Result<(), Error>>,
+    is_cancelled: Arc<AtomicBool>,
+    /// The signals that were blocked before.
+    blocked: Option<nix::sys::signal::SigSet>,
+}
+
+impl Insertion {
+    /// Follows a process that waits to execute a static program, and will put a library into it. If
+    /// this command dies after that and before it is done, the process is killed.
+    ///
+    /// Errors: the process may not be traced.
+    pub fn begin(pid: Pid, library: &Path) -> Result<Insertion, Error> {
+        let blocked = ptrace::block_reports().ok();
+        let (traced, is_traced) = mpsc::channel();
+        let library = library.to_owned();
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let cancelled = is_cancelled.clone();
+        let thread = thread::spawn(move || {
+            ptrace::seize_for_exec(pid).map_err(|error| refused(&error))?;
+            let _ = traced.send(()); // it is received, or nothing waits for it
+            insert(pid, &library, &cancelled)
+        });
+        let insertion = Insertion { thread, is_cancelled, blocked };
+        match is_traced.recv() {
+            Ok(()) => Ok(insertion),
+            Err(_) => insertion.finish().and(Err(Error::new("it ended before it was traced"))),
+        }
+    }
+
+    /// Releases the process, which does not execute the program.
+    pub fn cancel(self) {
+        self.is_cancelled.store(true, Relaxed);
+        let _ = self.finish(); // it may have ended
+    }
+
+    /// Waits until the program has the recorder, and runs alone.
+    ///
+    /// Errors: why it runs without the recorder.
+    pub fn finish(self) -> Result<(), Error> {
+        let done = self.thread.join();
+        if let Some(blocked) = self.blocked {
+            let _ = blocked.thread_set_mask(); // it was set before
+        }
+        done.unwrap_or_else(|_| Err(Error::new("this is a bug in heaptide")))
+    }
+}
+
+/// Why a process cannot be traced.
+fn refused(error: &io::Error) -> Error {
+    Error::new(format!(
+        "{error}; to record static programs, this command needs permission to trace its children \
+         (ptrace)"
+    ))
+}
+
+/// Follows a traced process through exec, and puts the library into it.
+fn insert(pid: Pid, library: &Path, is_cancelled: &AtomicBool) -> Result<(), Error> {
+    if !await_exec(pid, is_cancelled).map_err(uncontrollable)? {
+        return Ok(()); // it could not be executed, which another message states
+    }
+    let until = Instant::now() + WITHIN;
+    let done = insert_at_start(pid, library, until);
+    // After an error, the program runs without the recorder.
+    ptrace::detach(pid).map_err(uncontrollable).and(done)
+}
+
+/// Waits until a process executes a program. Returns false if it ends, or is released.
+fn await_exec(pid: Pid, is_cancelled: &AtomicBool) -> io::Result<bool> {
+    let mut is_interrupted = false;
+    loop {
+        if is_cancelled.load(Relaxed) && !is_interrupted {
+            nix::sys::ptrace::interrupt(pid)?;
+            is_interrupted = true;
+        }
+        match ptrace::event_of_child(pid)? {
+            Event::Executed => return Ok(true),
+            Event::Gone => return Ok(false),
+            Event::Stopped if is_interrupted => {
+                ptrace::detach(pid)?;
+                return Ok(false);
+            }
+            Event::Nothing => ptrace::await_event(),
+            Event::Signal(signal) => ptrace::resume(pid, signal)?,
+            Event::Stopped | Event::Call | Event::Forked => ptrace::resume(pid, 0)?,
+        }
+    }
+}
+
+fn insert_at_start(pid: Pid, path: &Path, until: Instant) -> Result<(), Error> {
+    let library = Library::read(path)?;
+    let memory = Memory::open(pid).map_err(uncontrollable)?;
+    let mut remote = Remote::start(pid, &memory, until).map_err(uncontrollable)?;
+    let prepared = Executable::of(pid, &memory, remote.stack_pointer()).and_then(|executable| {
+        let stops = executable.stops();
+        if stops.is_empty() {
+            return Err(Error::new("its symbol table has neither `main` nor allocating functions"));
+        }
+        let placed = place(&mut remote, &library, path, &executable).map_err(uncontrollable)?;
+        remote.run_to_one_of(&stops)?;
+        remote.call_each(&placed.initialisers).map_err(uncontrollable)
+    });
+    remote.restore().map_err(uncontrollable)?;
+    prepared
+}
+
+/// The kernel refused a request.
+fn uncontrollable(error: io::Error) -> Error {
+    Error::new(format!("it cannot be controlled: {error}"))
+}
+
+/// Maps the library and the tables, and extends the thread-local segment.
+fn place(
+    remote: &mut Remote<'_>,
+    library: &Library,
+    path: &Path,
+    executable: &Executable,
+) -> io::Result<Placed> {
+    let memory = remote.memory();
+    let own = executable.headers.thread_local();
+    let block = library.thread_local;
+    let Extended { added, segment } =
+        own.unwrap_or(thread_local::NONE).extended(block.memory_bytes, block.alignment);
+    let mut objects =
+        vec![Object { bias: 0, name: path.as_os_str().as_bytes().to_vec(), dynamic: 0 }];
+    objects.splice(0..0, executable.vdso.and_then(|base| vdso(memory, base)));
+    let tables = |objects: &[Object], start: u64| {
+        let (bias, symbols) = (executable.bias, &*executable.symbols);
+        Contents { bias, symbols, objects }.at(start)
+    };
+    // The initial values first, since they have an alignment; then the headers, the path, and the
+    // tables.
+    let headers_at = segment.file_bytes.next_multiple_of(ALIGNMENT);
+    let headers_bytes = (executable.headers.bytes.len() + HEADER_BYTES) as u64;
+    let path_at = headers_at + headers_bytes;
+    let path_bytes = path.as_os_str().len() as u64 + 1;
+    let tables_at = (path_at + path_bytes).next_multiple_of(ALIGNMENT);
+    let bytes = tables_at + tables(&objects, 0).len() as u64;
+    let start = remote.map(bytes + segment.alignment)?.next_multiple_of(segment.alignment);
+    remote.protect_as_data(start, bytes)?;
+    memory.write(start + path_at, path.as_os_str().as_bytes())?;
+    let placed = library.place(remote, start + path_at, |placed| {
+        if let Some(object) = objects.last_mut() {
+            (object.bias, object.dynamic) = (placed.bias, placed.dynamic);
+        }
+        memory.write(start + tables_at, &tables(&objects, start + tables_at))?;
+        let below_thread_pointer = segment.memory_bytes;
+        Ok(Surroundings { debug: start + tables_at, below_thread_pointer })
+    })?;
+    memory.write(start + added, &executable.values)?;
+    let segment = Segment { address: start.wrapping_sub(executable.bias), ..segment };
+    let headers = &executable.headers;
+    let new = headers.with_thread_local(&segment, start + headers_at, executable.bias);
+    if new.len() == headers.bytes.len() {
+        memory.write(headers.address, &new)?;
+    } else {
+        memory.write(start + headers_at, &new)?;
+        let count = (new.len() / HEADER_BYTES) as u64;
+        let (address_at, count_at) = headers.named_at;
+        memory.write(address_at, &(start + headers_at).to_ne_bytes())?;
+        memory.write(count_at, &count.to_ne_bytes())?;
+    }
+    Ok(placed)
+}
+
+/// The alignment of tables.
+const ALIGNMENT: u64 = 16;
+
+/// Returns the kernel's library, as a loader lists it; `None` if it has no dynamic section.
+fn vdso(memory: &Memory, base: u64) -> Option<Object> {
+    const LOADED: u32 = 1;
+    const DYNAMIC: u32 = 2;
+    let table = base + memory.word(base + 32).ok()?;
+    let count = memory.word(base + 56).ok()? & 0xffff;
+    let headers = (0..count).map(|index| table + HEADER_BYTES as u64 * index);
+    let address_of = |kind: u32| {
+        let mut of_kind = headers.clone();
+        let at = of_kind.find(|&at| memory.word(at).is_ok_and(|word| word as u32 == kind))?;
+        memory.word(at + 16).ok()
+    };
+    let bias = base.wrapping_sub(address_of(LOADED)?);
+    let dynamic = bias.wrapping_add(address_of(DYNAMIC)?);
+    Some(Object { bias, name: b"linux-vdso.so.1".to_vec(), dynamic })
+}

@@ -1,0 +1,86 @@
+//! Puts the recorder into static programs that recorded processes execute: a helper process of
+//! `heaptide run` listens for requests of the recorder in these processes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::thread;
+
+use heaptide_attach::insert::Insertion;
+use heaptide_command::message::message;
+use heaptide_format::attachment::{INSERTION_ADDRESS, INSERTION_BEGUN, INSERTION_CANCELLED};
+use heaptide_supervise::exec;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::{Pid, geteuid};
+
+use crate::helper::Helper;
+
+/// Starts a helper process for a recording. It is a process, because the supervisor waits for all
+/// of its own children and tracees.
+///
+/// Errors: those of [`Helper::start`]; or another command of the recording listens already.
+pub fn start(recording: &Path, library: &Path) -> io::Result<Helper> {
+    let place = fs::metadata(recording)?;
+    let name = format!("{INSERTION_ADDRESS}{}-{}", place.dev(), place.ino());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "only its descriptor, for messages of the helper"
+    )]
+    let messages = io::stderr();
+    Helper::start(c"insert", &[listener.as_fd(), messages.as_fd()], |end| {
+        exec::lift_limits();
+        serve(&listener, library, end);
+        0
+    })
+}
+
+/// Serves each request in a thread of its own, until all write ends of a pipe are closed.
+fn serve(listener: &UnixListener, library: &Path, end: BorrowedFd) {
+    loop {
+        let mut ready = [end, listener.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let _ = poll(&mut ready, PollTimeout::NONE); // no signal interrupts it
+        let is_ready = |index: usize| ready[index].any().unwrap_or(true);
+        if is_ready(0) {
+            return;
+        }
+        if let Ok((stream, _)) = listener.accept() {
+            let library = library.to_owned();
+            thread::spawn(move || serve_one(stream, &library));
+        }
+    }
+}
+
+/// Serves one process, which executes a program once it has the answer.
+fn serve_one(mut stream: UnixStream, library: &Path) {
+    let Ok(peer) = getsockopt(&stream, PeerCredentials) else { return };
+    let mut byte = [0];
+    // Any user can connect to an abstract address.
+    let is_own = peer.uid() == geteuid().as_raw() || peer.uid() == 0;
+    if peer.pid() <= 0 || !is_own || stream.read_exact(&mut byte).is_err() {
+        return;
+    }
+    let Ok(insertion) = Insertion::begin(Pid::from_raw(peer.pid()), library) else { return };
+    if stream.write_all(&[INSERTION_BEGUN]).is_err() {
+        return insertion.cancel();
+    }
+    // Exec closes the connection.
+    if stream.read(&mut byte).is_ok_and(|read| read > 0) && byte[0] == INSERTION_CANCELLED {
+        return insertion.cancel();
+    }
+    let program = fs::read_link(format!("/proc/{}/exe", peer.pid())).unwrap_or_default();
+    if let Err(why) = insertion.finish() {
+        let program = OsStr::from_bytes(program.as_os_str().as_bytes());
+        message(format_args!(
+            "not recorded: {} is statically linked, and {why}",
+            program.display()
+        ));
+    }
+}

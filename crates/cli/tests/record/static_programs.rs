@@ -1,0 +1,106 @@
+//! Programs that no loader starts, into which the command puts the recorder: the known numbers of
+//! programs that are otherwise linked dynamically, programs that a shell executes, and failures.
+
+use crate::harness::{Guest, check_with, clean, recorded, report, run, scratch};
+use crate::recording::{list, number};
+use serde_json::Value;
+use std::process::Command;
+
+/// Threads, forked children, signals, jumps and ends. Not those that load libraries.
+const PROGRAMS: [&str; 13] = [
+    "peak.c",
+    "leaks.c",
+    "temporary.c",
+    "usable.c",
+    "cross_thread.c",
+    "fork.c",
+    "vfork.c",
+    "thread_churn.c",
+    "signals.c",
+    "exceptions.cpp",
+    "longjmp.c",
+    "coroutines.c",
+    "exit_at_once.c",
+];
+
+fn linked(flag: &str) {
+    for program in PROGRAMS {
+        check_with(program, &format!("{program}{flag}"), &[flag], &[]);
+    }
+}
+
+#[test]
+fn at_a_fixed_address() {
+    linked("-static");
+}
+
+#[test]
+fn position_independent() {
+    linked("-static-pie");
+}
+
+/// Returns the allocations of each process image whose program has this name.
+fn allocations(report: &Value, name: &str) -> Vec<i128> {
+    let of_it = |process: &&Value| {
+        process["program"].as_str().is_some_and(|path| path.rsplit('/').next() == Some(name))
+    };
+    let processes = list(report, "processes").iter().filter(of_it);
+    processes.map(|process| number(&process["totals"], "allocations")).collect()
+}
+
+/// A shell executes the program in a child, with an empty environment, and in its own process; each
+/// has the same numbers, and behaves as bare. One that does not exist fails as bare.
+#[test]
+fn executed_by_recorded_programs() {
+    let place = scratch("static-children");
+    for (variant, flag) in [("fixed", "-static"), ("moved", "-static-pie")] {
+        let program = Guest::read("plain.c").build(variant, &[flag]);
+        let program = program.display();
+        let script = format!("{program}; env -i {program}; ./missing; exec {program}");
+        let bare = run(clean(Command::new("sh")).args(["-c", &script]), &place);
+        assert_eq!(bare.status, 5, "{}", bare.stderr);
+        let recording = place.join(format!("{variant}.heaptide"));
+        let outcome = run(recorded(&recording, &[]).args(["sh", "-c", &script]), &place);
+        assert_eq!(outcome, bare);
+        let found = allocations(&report(&recording, &place), variant);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().all(|&count| count == found[0] && count >= 1), "{found:?}");
+    }
+}
+
+/// A static program with the signal of breakpoints ignored, and with a pending stop signal, keeps
+/// both.
+#[test]
+fn signals_are_as_before() {
+    let place = scratch("static-signals");
+    let source = "\
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    struct sigaction action;
+    sigset_t mask;
+    free(malloc(10));
+    sigaction(SIGTRAP, NULL, &action);
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    printf(\"%d %d %d\\n\", action.sa_handler == SIG_IGN, sigismember(&mask, SIGUSR1),
+           sigismember(&mask, SIGUSR2));
+    return 6;
+}
+";
+    std::fs::write(place.join("signals.c"), source).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-static", "signals.c", "-o", "signals"]).current_dir(&place);
+    assert!(compiler.status().expect("a compiler").success());
+    for ignored in ["", "trap '' TRAP; "] {
+        let script = format!("{ignored}exec ./signals");
+        let mut command = clean(Command::new("sh"));
+        let bare = run(command.args(["-c", &script]).current_dir(&place), &place);
+        assert_eq!(bare.status, 6, "{}", bare.stderr);
+        let recording = place.join(format!("a{}.heaptide", ignored.len()));
+        let mut command = recorded(&recording, &[]);
+        let outcome = run(command.args(["sh", "-c", &script]).current_dir(&place), &place);
+        assert_eq!(outcome, bare);
+        assert_eq!(allocations(&report(&recording, &place), "signals").len(), 1);
+    }
+}
