@@ -11,6 +11,9 @@ use crate::problem::Problem;
 /// The table of hooks, which determines the exports.
 pub const HOOKS: &str = "crates/preload/src/hooks.rs";
 
+/// The functions that Kokkos looks up.
+const KOKKOS: &str = "crates/preload/src/kokkos.rs";
+
 /// Symbols that an attaching command looks up (`crates/format/src/attachment.rs`).
 const ATTACHING: [&str; 4] =
     ["heaptide_attachment", "heaptide_attach", "heaptide_release", "heaptide_memory_functions"];
@@ -23,6 +26,7 @@ pub fn check(root: &Path, path: &Path) -> Result<Vec<Problem>, String> {
     let mut expected = hook_names(&source(HOOKS)?);
     expected.extend(interface::exports(&source(INTERFACE)?));
     expected.extend(ATTACHING.map(str::to_owned));
+    expected.extend(kokkos_names(&source(KOKKOS)?));
     let dynamic = output(Command::new("readelf").arg("-dW").arg(path))?;
     let versions = output(Command::new("readelf").arg("-VW").arg(path))?;
     let defined = output(Command::new("nm").args(["-D", "--defined-only"]).arg(path))?;
@@ -44,6 +48,12 @@ pub fn hook_names(source: &str) -> BTreeSet<String> {
     lines.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_string).collect()
 }
 
+/// Returns the words of a source that begin like functions of Kokkos' tool interface.
+fn kokkos_names(source: &str) -> BTreeSet<String> {
+    let words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("kokkosp_")).map(str::to_string).collect()
+}
+
 /// Returns the names in the output of `nm`.
 fn symbols(listing: &str) -> BTreeSet<String> {
     listing.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_string).collect()
@@ -53,7 +63,8 @@ fn symbols(listing: &str) -> BTreeSet<String> {
 fn exports(expected: &BTreeSet<String>, exported: &BTreeSet<String>) -> Vec<String> {
     let missing = expected.difference(exported).map(|name| format!("`{name}` is not exported"));
     let extra = exported.difference(expected);
-    let extra = extra.map(|name| format!("`{name}` is neither in {HOOKS} nor in {INTERFACE}"));
+    let extra =
+        extra.map(|name| format!("`{name}` is in none of {HOOKS}, {INTERFACE} and {KOKKOS}"));
     missing.chain(extra).collect()
 }
 

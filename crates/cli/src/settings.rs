@@ -19,12 +19,17 @@ use crate::options::{Mode, PythonMemory, RunOptions};
 /// The symbol that each recorder exports, and no other library.
 const INTERFACE: &[u8] = b"heaptide_interface";
 
+/// The variables that name the tool of Kokkos, and its former name.
+const KOKKOS_TOOLS: [&str; 2] = ["KOKKOS_TOOLS_LIBS", "KOKKOS_PROFILE_LIBRARY"];
+
 /// The checked settings of a run.
 pub struct Settings<'a> {
     options: &'a RunOptions,
     mode: Mode,
     /// The value for `LD_PRELOAD`; empty if nothing is to be preloaded.
     libraries: OsString,
+    /// The recorder, one of them, if Kokkos can load it as a tool.
+    tool: Option<PathBuf>,
     monitors: Monitors,
     /// Whether allocators are not intercepted, whatever the options are.
     without_interception: bool,
@@ -123,11 +128,14 @@ impl<'a> Settings<'a> {
         check(options, mode)?;
         let monitors = monitors::check(&options.monitors)?;
         let mut libraries = OsString::new();
+        let mut tool = None;
         if !options.no_preload {
-            libraries.push(recorder()?);
+            let recorder = recorder()?;
+            libraries.push(&recorder);
             libraries.push(&monitors.preload);
+            tool = Some(recorder).filter(|path| !path.as_os_str().as_bytes().contains(&b';'));
         }
-        Ok(Settings { options, mode, libraries, monitors, without_interception: false })
+        Ok(Settings { options, mode, libraries, tool, monitors, without_interception: false })
     }
 
     /// Returns whether events are recorded.
@@ -158,6 +166,7 @@ impl<'a> Settings<'a> {
     pub fn apply(&self, environment: &mut Environment, recording: &Path, pid: u32) {
         if !self.libraries.is_empty() {
             environment.preload(&self.libraries);
+            self.announce_to_kokkos(environment);
         }
         environment.set(Setting::Output.variable(), recording.as_os_str());
         environment.set(Setting::Mode.variable(), OsStr::new(&self.mode.value()));
@@ -185,6 +194,17 @@ impl<'a> Settings<'a> {
         }
         if !self.monitors.names.is_empty() {
             environment.set(Setting::Monitors.variable(), &self.monitors.names);
+        }
+    }
+}
+
+impl Settings<'_> {
+    /// Makes Kokkos announce to the recorder what a program does, unless another tool is to be
+    /// loaded. Kokkos ends the program if both variables are set and differ.
+    fn announce_to_kokkos(&self, environment: &mut Environment) {
+        let is_free = KOKKOS_TOOLS.iter().all(|name| environment.get(name).is_none());
+        if let (Some(tool), true) = (&self.tool, is_free) {
+            environment.set(KOKKOS_TOOLS[0], tool.as_os_str());
         }
     }
 }

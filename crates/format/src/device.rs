@@ -31,6 +31,9 @@ pub enum DeviceApi {
     Hip = 2,
     /// Level Zero.
     LevelZero = 3,
+    /// A runtime above drivers (SYCL, OpenMP, OpenACC) of whose driver nothing is recorded: the
+    /// program announced the memory.
+    Offload = 4,
 }
 
 /// How device memory was allocated.
@@ -45,6 +48,9 @@ pub enum DeviceClass {
     Array = 3,
     /// Memory without an address of its own, for mapping into reserved addresses.
     Physical = 4,
+    /// Memory that the program announced, of a driver of which nothing is recorded. Its size is
+    /// what the program announced.
+    Announced = 5,
 }
 
 impl DeviceKey {

@@ -26,7 +26,7 @@ pub fn queries(api: DeviceApi) -> [Option<&'static [u8]>; 2] {
     match api {
         DeviceApi::Cuda => [Some(b"cuCtxGetDevice\0"), Some(b"cuCtxGetCurrent\0")],
         DeviceApi::Hip => [Some(b"hipGetDevice\0"), None],
-        DeviceApi::LevelZero => [None, None],
+        DeviceApi::LevelZero | DeviceApi::Offload => [None, None],
     }
 }
 

@@ -32,6 +32,7 @@ mod inlined;
 mod insertion;
 mod intercept;
 mod jemalloc;
+mod kokkos;
 mod limits;
 mod loading;
 mod malloc;

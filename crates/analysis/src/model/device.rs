@@ -41,6 +41,8 @@ pub enum DeviceApi {
     Hip,
     /// Level Zero.
     LevelZero,
+    /// A runtime above a driver of which nothing is recorded.
+    Offload,
     /// One that this version does not know.
     Other,
 }
@@ -52,6 +54,7 @@ impl DeviceApi {
             DeviceApi::Cuda => "CUDA",
             DeviceApi::Hip => "HIP",
             DeviceApi::LevelZero => "Level Zero",
+            DeviceApi::Offload => "offload",
             DeviceApi::Other => "other",
         }
     }
@@ -68,6 +71,8 @@ pub enum DeviceClass {
     Array,
     /// Memory without an address of its own, for mapping into reserved addresses.
     Physical,
+    /// Memory that the program announced, of a driver of which nothing is recorded.
+    Announced,
     /// One that this version does not know.
     Other,
 }
@@ -80,6 +85,7 @@ impl DeviceClass {
             DeviceClass::Stream => "stream",
             DeviceClass::Array => "array",
             DeviceClass::Physical => "physical",
+            DeviceClass::Announced => "announced",
             DeviceClass::Other => "other",
         }
     }

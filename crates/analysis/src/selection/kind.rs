@@ -12,8 +12,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::{
-    Device, Frame, FrameId, Lane, Mapped, MappedTotals, Mapping, MappingClass, Measures, Mode,
-    Process, PythonObjects, Sample, Site, SiteKind, SizeClass, StackId, StackNode, Sum, Tables,
+    Device, Frame, FrameId, LabelId, Lane, Mapped, MappedTotals, Mapping, MappingClass, Measures,
+    Mode, Process, PythonObjects, Sample, Site, SiteKind, SizeClass, StackId, StackNode, Sum,
+    Tables,
 };
 use crate::quantity::{bytes, duration};
 use crate::selection::mapped_history::History;
@@ -202,7 +203,7 @@ impl Process {
         let mapped = self.mappings.take().map(|mapped| *mapped);
         let device = self.device_memory.take().map(|device| *device);
         match kind {
-            MemoryKind::Heap => {}
+            MemoryKind::Heap => self.forget_last_labels(),
             MemoryKind::Mapped => {
                 let totals = self.mapped.as_ref().map(|of| (of.totals, of.peak_time_ns));
                 self.replace_by(mapped, totals);
@@ -228,6 +229,7 @@ impl Process {
                         None => self.add_program_mappings(mapped, sum),
                     }
                 }
+                self.forget_last_labels();
             }
         }
     }
@@ -356,7 +358,6 @@ impl Process {
         self.time.samples.clear();
         self.time.samples_have_more = false;
         self.time.bounds.clear();
-        tables.labels.clear();
         tables.shapes.clear();
         self.time.traces.clear();
         self.time.site_rows = None;
@@ -381,7 +382,31 @@ impl Process {
             }
             None => tables.lanes.iter_mut().for_each(|lane| lane.measures = Default::default()),
         }
+        self.keep_labels_in_use();
         self.count_frees_in_scopes();
+    }
+
+    /// Removes the labels of memory outside the heap that follow those in use.
+    fn forget_last_labels(&mut self) {
+        let tables = &mut self.tables;
+        let of_sites = tables.sites.iter().filter_map(|site| site.label);
+        let used = of_sites.chain(tables.shapes.iter().map(|shape| shape.label));
+        let count = used.map(|label| label.0 as usize + 1).max().unwrap_or_default();
+        tables.labels.truncate(count);
+    }
+
+    /// Removes the labels of other memory.
+    fn keep_labels_in_use(&mut self) {
+        let tables = &mut self.tables;
+        let labels = std::mem::take(&mut tables.labels);
+        let mut ids: Vec<Option<LabelId>> = vec![None; labels.len()];
+        for label in tables.sites.iter_mut().filter_map(|site| site.label.as_mut()) {
+            let known = &mut ids[label.0 as usize];
+            *label = *known.get_or_insert_with(|| {
+                tables.labels.push(labels[label.0 as usize].clone());
+                LabelId((tables.labels.len() - 1) as u32)
+            });
+        }
     }
 
     fn add_mappings(&mut self, mapped: Mapped, totals: &MappedTotals) {

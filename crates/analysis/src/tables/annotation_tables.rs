@@ -91,7 +91,9 @@ pub(crate) fn labels(profile: &Profile) -> (Vec<Label>, Vec<Option<LabelId>>) {
     let mut of_name = vec![None; names.len() + 1];
     let mut labels = Vec::new();
     let mut ids: FxHashMap<Identity, LabelId> = FxHashMap::default();
-    for site in &profile.sites {
+    // Those of the heap are first.
+    let outside = [&profile.mapped, &profile.device].into_iter().flatten();
+    for site in profile.sites.iter().chain(outside.flat_map(|memory| &memory.sites)) {
         let Some(index) = site.label.get() else {
             continue;
         };

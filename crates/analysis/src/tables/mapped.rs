@@ -102,6 +102,7 @@ fn device_memory(key: DeviceKey) -> DeviceMemory {
         api if api == format::DeviceApi::Cuda as u8 => DeviceApi::Cuda,
         api if api == format::DeviceApi::Hip as u8 => DeviceApi::Hip,
         api if api == format::DeviceApi::LevelZero as u8 => DeviceApi::LevelZero,
+        api if api == format::DeviceApi::Offload as u8 => DeviceApi::Offload,
         _ => DeviceApi::Other,
     };
     let class = match key.class {
@@ -109,6 +110,7 @@ fn device_memory(key: DeviceKey) -> DeviceMemory {
         class if class == format::DeviceClass::Stream as u8 => DeviceClass::Stream,
         class if class == format::DeviceClass::Array as u8 => DeviceClass::Array,
         class if class == format::DeviceClass::Physical as u8 => DeviceClass::Physical,
+        class if class == format::DeviceClass::Announced as u8 => DeviceClass::Announced,
         _ => DeviceClass::Other,
     };
     let number = Some(key.device).filter(|&number| number != format::DEVICE_UNKNOWN);

@@ -133,7 +133,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 118] = [
+const ELSEWHERE: [&str; 119] = [
     "device.c",
     "device_attached.c",
     "device_cuda.c",
@@ -143,6 +143,7 @@ const ELSEWHERE: [&str; 118] = [
     "device_steps.c",
     "device_threads.c",
     "device_zero.c",
+    "kokkos.c",
     "first_answers.c",
     "growing_cache.cpp",
     "sparse_memory.c",

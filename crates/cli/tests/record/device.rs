@@ -29,7 +29,7 @@ devices! {
 }
 
 /// Runs a program and compares its device memory and its mappings with the known numbers.
-fn check(name: &str) {
+pub fn check(name: &str) {
     let trial = Trial::new(name, name, &[], &[]);
     let recording = trial.recording(&[]).expect("a recording");
     let text = Guest::read(name).text().to_owned();

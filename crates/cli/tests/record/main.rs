@@ -32,6 +32,7 @@ mod interface;
 mod kill_points;
 #[cfg(target_arch = "x86_64")]
 mod killed_commands;
+mod kokkos;
 mod languages;
 mod launches;
 mod limits;

@@ -114,6 +114,12 @@ pub fn note_driver(api: DeviceApi, outcome: Result<(), NotIntercepted>) {
     describe(store().header());
 }
 
+/// Returns whether memory of a driver is recorded, at least by some of its functions.
+pub fn is_driver_recorded(api: DeviceApi) -> bool {
+    let state = DRIVERS.load(Relaxed) >> (8 * (api as u32 - 1)) & 0xff;
+    [INTERCEPTED, INTERCEPTED + NotIntercepted::Unmovable as u32].contains(&state)
+}
+
 /// Records that functions of an intercepted allocator may be inlined unnoticed.
 pub fn note_uncertain() {
     FLAGS.fetch_or(IMAGE_FAMILY_UNCERTAIN, Relaxed);

@@ -143,7 +143,7 @@ fn with_lane<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) -> R) -> R {
 
 /// Calls `act` with the index of the thread's lane. Since that does not need exclusive access to
 /// the lane, it also works in a monitor's callbacks.
-fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
+pub(super) fn with_lane_index<F: Front, R: Default>(act: impl FnOnce(u32) -> R) -> R {
     if let Some(mut inside) = Inside::enter::<F>(here()) {
         return act(inside.lane().index());
     }
@@ -161,7 +161,7 @@ pub(super) fn with_sites<F: Front, R: Default>(act: impl FnOnce(&mut LaneState) 
 
 /// Calls `act`, which moves bytes between sites, with the thread's lane. Live bytes do not change
 /// by that, but their composition does, so the next high is another one.
-fn with_regions<F: Front>(act: impl FnOnce(&mut LaneState) -> bool) -> bool {
+pub(super) fn with_regions<F: Front>(act: impl FnOnce(&mut LaneState) -> bool) -> bool {
     with_sites::<F, _>(|lane| {
         let done = act(lane);
         lane.renew_bounds();
@@ -188,16 +188,15 @@ pub extern "C" fn recording<F: Front>() -> i32 {
 }
 
 pub extern "C" fn intern<F: Front>(attribute: Text<'_>, value: Text<'_>) -> u32 {
-    intern_value::<F>(attribute, Value::Text(value.get()))
+    intern_value::<F>(attribute_of(attribute), Value::Text(value.get()))
 }
 
 pub extern "C" fn intern_int<F: Front>(attribute: Text<'_>, value: i64) -> u32 {
-    intern_value::<F>(attribute, Value::Number(value))
+    intern_value::<F>(attribute_of(attribute), Value::Number(value))
 }
 
 #[inline(always)]
-fn intern_value<F: Front>(attribute: Text<'_>, value: Value<'_>) -> u32 {
-    let attribute = attribute_of(attribute);
+pub(super) fn intern_value<F: Front>(attribute: &[u8], value: Value<'_>) -> u32 {
     if process().state() != State::Active && recording::<F>() == 0 {
         return 0;
     }
@@ -206,7 +205,7 @@ fn intern_value<F: Front>(attribute: Text<'_>, value: Value<'_>) -> u32 {
 
 /// Begins or ends scopes of the calling thread.
 #[inline(always)]
-fn in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
+pub(super) fn in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
     with_sites::<F, _>(|lane| {
         tallies::settle(lane);
         change(lane);
@@ -217,7 +216,7 @@ fn in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
 
 /// Ends a scope of the calling thread.
 #[inline(always)]
-fn end_in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
+pub(super) fn end_in_scopes<F: Front>(change: impl FnOnce(&mut LaneState)) {
     in_scopes::<F>(|lane| {
         lane.live.leave(lane.place.scope, lane.allocated());
         change(lane);

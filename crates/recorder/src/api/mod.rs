@@ -3,6 +3,7 @@
 pub mod control;
 pub mod inheritance;
 pub mod interface;
+pub mod kokkos;
 pub mod monitors;
 pub mod regions;
 pub mod windows;

@@ -151,6 +151,23 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
     true
 }
 
+/// Attaches a label to the block that contains an address, and begins at most `within` bytes before
+/// it. Returns false if there is none. Where few blocks are known, only one that begins at the
+/// address is found.
+pub fn label_around(lane: &mut LaneState, address: u64, within: u64, name: &[u8]) -> bool {
+    let text = Label { name, element_bytes: 0, dimensions: &[] };
+    let p = store();
+    let block = if site_of_block(p, address).is_none() && !lane.is_sampled() {
+        match p.shadow.last_before(address, address.saturating_sub(within)) {
+            Some((start, _)) if address - start < front::usable(start as *mut u8) => start,
+            _ => return false,
+        }
+    } else {
+        address
+    };
+    label(lane, block, &text, 0)
+}
+
 fn here(lane: &LaneState) -> Dimensions {
     Dimensions::of(&lane.place)
 }

@@ -7,12 +7,14 @@ use crate::event::inside::Entry;
 use crate::event::outside_heap::{Caller, OutsideHeap, is_any_live};
 use crate::event::process::{State, process};
 use crate::store::device_table::{Block, By, DeviceTable, Key};
-use crate::store::outside_records::{Gone, Space};
+use crate::store::ids::{NameId, SiteId};
+use crate::store::names;
+use crate::store::outside_records::{Dimensions, Gone, Space};
 use crate::store::shared::store;
 use crate::sys::front::Front;
 use crate::sys::locked::{Held, Locked};
 use crate::sys::wiped::Wiped;
-use heaptide_format::{DeviceClass, DeviceKey, Loss};
+use heaptide_format::{DEVICE_UNKNOWN, DeviceApi, DeviceClass, DeviceKey, Loss};
 
 /// The known device memory of the process. All zeros: none.
 struct Device {
@@ -42,21 +44,63 @@ pub struct Made {
 
 /// Records new device memory. What was known by its key ended unnoticed.
 pub fn allocated<F: Front>(entry: Entry, made: &Made) {
-    let Some((caller, mut device)) = enter::<F>(entry) else { return };
-    if let Some(stale) = device.table.take(made.key) {
-        device.discharge(&caller, stale);
+    if let Some((caller, mut device)) = enter::<F>(entry) {
+        device.allocated(&caller, made, NameId::NONE);
     }
-    if caller.is_off {
-        return;
+}
+
+/// Memory that a program announces with a label, after it was allocated.
+pub struct Announced<'a> {
+    /// The interfaces that may have allocated it.
+    pub apis: &'a [DeviceApi],
+    pub address: u64,
+    pub bytes: u64,
+    pub label: &'a [u8],
+    /// The interface of memory that no driver has recorded; none if such memory does not count.
+    pub unrecorded: Option<DeviceApi>,
+}
+
+/// Attaches a label to memory that the program announces. Counts the memory if it is that of a
+/// driver of which nothing is recorded. Returns whether it is known now.
+pub fn announced<F: Front>(entry: Entry, memory: &Announced) -> bool {
+    let &Announced { apis, address, bytes, unrecorded, .. } = memory;
+    if unrecorded.is_none() && !is_recorded() {
+        return false;
     }
-    let Key { api, device: number, .. } = made.key;
-    let key = DeviceKey { class: made.class as u8, api, device: number }.pack();
-    let site = device.counted.place(&caller, key);
-    let block = Block { site, views: 0, references: 1, bytes: made.bytes, context: made.context };
-    if site.is_none() || !device.table.add(made.key, block) {
-        return store().lost(Loss::NoMapping);
+    let Some(caller) = Caller::enter::<F>(entry) else { return false };
+    let label = names::label(memory.label);
+    let Some(mut device) = acquire() else { return false };
+    let device = &mut *device;
+    if let Some(block) = device.table.of_apis(apis, address).and_then(|key| device.table.get(key)) {
+        if !label.is_none() {
+            let site = device.counted.label(block.site, label, (bytes, block.bytes));
+            block.site = if site.is_none() { block.site } else { site };
+        }
+        return true;
     }
-    device.counted.charge(&caller, site, (made.requested, made.bytes), false);
+    let Some(api) = unrecorded else { return false };
+    let class = DeviceClass::Announced;
+    let value = address;
+    let key = Key { by: By::Address, api: api as u8, device: DEVICE_UNKNOWN, value };
+    let made = Made { key, class, requested: bytes, bytes, context: 0 };
+    device.allocated(&caller, &made, label);
+    true
+}
+
+/// Records the end of memory that counts only because the program announced it.
+pub fn withdrawn<F: Front>(entry: Entry, apis: &[DeviceApi], address: u64) {
+    let Some((caller, mut device)) = enter::<F>(entry).filter(|_| is_recorded()) else { return };
+    if let Some(key) = device.table.of_apis(apis, address)
+        && device.table.get(key).is_some_and(|block| is_announced(block.site))
+        && let Some(block) = device.table.take(key)
+    {
+        device.discharge(&caller, block);
+    }
+}
+
+fn is_announced(site: SiteId) -> bool {
+    let key = Dimensions::of_site(site).map(|of| DeviceKey::unpack(of.key));
+    key.is_some_and(|key| key.class == DeviceClass::Announced as u8)
 }
 
 /// A release that is about to happen. The memory is removed before the call, since another thread
@@ -168,15 +212,48 @@ fn is_recorded() -> bool {
 
 fn enter<F: Front>(entry: Entry) -> Option<(Caller, Held<'static, Device>)> {
     let caller = Caller::enter::<F>(entry)?;
+    Some((caller, acquire()?))
+}
+
+fn acquire() -> Option<Held<'static, Device>> {
     let Some(mut device) = DEVICE.get().acquire() else {
         store().lost(Loss::NoMapping);
         return None;
     };
     device.counted.records.space = Space::Device;
-    Some((caller, device))
+    Some(device)
 }
 
 impl Device {
+    fn allocated(&mut self, caller: &Caller, made: &Made, label: NameId) {
+        self.end_stale(caller, made.key);
+        if !caller.is_off {
+            let Key { api, device, .. } = made.key;
+            let key = DeviceKey { class: made.class as u8, api, device }.pack();
+            let site = self.counted.place(caller, key, label);
+            self.add(caller, made, site);
+        }
+    }
+
+    /// Ends what was known by the key of new memory. Not inlined, like the next function, so that
+    /// its data are not on the stack of the unwinder.
+    #[inline(never)]
+    fn end_stale(&mut self, caller: &Caller, key: Key) {
+        if let Some(stale) = self.table.take(key) {
+            self.discharge(caller, stale);
+        }
+    }
+
+    #[inline(never)]
+    fn add(&mut self, caller: &Caller, made: &Made, site: SiteId) {
+        let &Made { key, requested, bytes, context, .. } = made;
+        let block = Block { site, views: 0, references: 1, bytes, context };
+        if site.is_none() || !self.table.add(key, block) {
+            return store().lost(Loss::NoMapping);
+        }
+        self.counted.charge(caller, site, (requested, bytes), false);
+    }
+
     /// Removes memory to which no reference and no view is left, and returns it.
     fn take_if_unused(&mut self, caller: &Caller, key: Key) -> Option<Block> {
         let block =

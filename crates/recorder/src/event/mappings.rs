@@ -12,8 +12,9 @@ use crate::event::live_mappings::{self, Mappings, known};
 use crate::event::outside_heap::{Caller, is_any_live, unwinder};
 use crate::event::process::{State, process};
 use crate::event::stacks::OTHER_STACKS;
-use crate::store::ids::StringId;
+use crate::store::ids::{NameId, SiteId, StringId};
 use crate::store::mapping_table::{Part, Table, Taken};
+use crate::store::names;
 use crate::store::outside_records::{Space, kind_of};
 use crate::store::shared::store;
 use crate::sys::front::Front;
@@ -74,6 +75,33 @@ pub fn mapped<F: Front>(entry: Entry, made: Made) {
     account_for(&caller);
 }
 
+/// Attaches a label to host memory that a driver allocated at `start`. `declared`: its bytes
+/// according to the program. Returns whether there is such memory.
+pub fn label_of_driver<F: Front>(entry: Entry, start: u64, name: &[u8], declared: u64) -> bool {
+    if process().state() != State::Active || !is_any_live(Space::Mapped) {
+        return false;
+    }
+    let Some(_caller) = Caller::enter::<F>(entry) else { return false };
+    let label = names::label(name);
+    let Some(mut mappings) = acquire() else { return false };
+    let mappings = &mut *mappings;
+    let Some((site, range)) = mappings.table.whole_at(start) else { return false };
+    if label.is_none() || !is_of_driver(site) {
+        return false;
+    }
+    let to = mappings.counted.label(site, label, (declared, range.high - range.low));
+    if !to.is_none() {
+        mappings.table.set_site(start, to);
+    }
+    true
+}
+
+/// Returns whether a site is one of host memory that a driver allocated.
+fn is_of_driver(site: SiteId) -> bool {
+    let calls = [MappingCall::Pinned, MappingCall::Managed].map(|call| call as u32);
+    kind_of(site).is_some_and(|kind| calls.contains(&kind.call))
+}
+
 /// Counts a mapping of unknown size as lost.
 pub fn lost() {
     if process().state() == State::Active {
@@ -111,13 +139,8 @@ impl Unmapping {
 
     /// Begins to release the memory that a driver allocated at `start`.
     pub fn begin_release<F: Front>(entry: Entry, start: u64) -> Option<Unmapping> {
-        let is_of_driver = |table: &Table| {
-            let kind = kind_of(table.known(start).site);
-            let calls = [MappingCall::Pinned, MappingCall::Managed].map(|call| call as u32);
-            kind.is_some_and(|kind| calls.contains(&kind.call))
-        };
         Unmapping::of::<F>(entry, 0, |table| {
-            table.range_from(start).filter(|_| is_of_driver(table))
+            table.range_from(start).filter(|_| is_of_driver(table.known(start).site))
         })
     }
 
@@ -371,7 +394,7 @@ impl Mappings {
         if kind.protection == 0 {
             HAS_RESERVED.store(true, Relaxed);
         }
-        let site = self.counted.place(caller, kind.pack());
+        let site = self.counted.place(caller, kind.pack(), NameId::NONE);
         if site.is_none() || !self.table.add(range, site) {
             return store().lost(Loss::NoMapping);
         }

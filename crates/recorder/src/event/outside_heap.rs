@@ -11,7 +11,7 @@ use crate::event::lane::{self, LaneState};
 use crate::event::process::{State, process};
 use crate::event::stacks_apart::Apart;
 use crate::store::budgets::LANES_MAX;
-use crate::store::ids::{NodeId, ScopeId, SiteId};
+use crate::store::ids::{NameId, NodeId, ScopeId, SiteId};
 use crate::store::outside_records::{Dimensions, Gone, Records, Space};
 use crate::store::shared::{Store, store};
 use crate::store::{limit, sites};
@@ -95,12 +95,41 @@ pub struct OutsideHeap {
 
 impl OutsideHeap {
     /// Returns the site of an event, with its stack; none if there is no room.
-    pub fn place(&mut self, caller: &Caller, key: u64) -> SiteId {
+    pub fn place(&mut self, caller: &Caller, key: u64, label: NameId) -> SiteId {
         let p = store();
         let stack = self.stack(p, caller);
-        let scope =
-            if mode(p.header()) == Mode::Counters as u32 { ScopeId::NONE } else { caller.scope };
-        self.site(p, Dimensions { stack, scope, lane: caller.lane.index.get(), key })
+        let has_sites = mode(p.header()) != Mode::Counters as u32;
+        let scope = if has_sites { caller.scope } else { ScopeId::NONE };
+        let label = if has_sites { label } else { NameId::NONE };
+        self.site(p, Dimensions { stack, scope, lane: caller.lane.index.get(), label, key })
+    }
+
+    /// Moves memory to the site with this label, and returns that; none if there is no room. If the
+    /// memory made the peak and nothing has changed since, it has the label at peak, too.
+    /// `declared`: its bytes according to the program.
+    pub fn label(&mut self, from: SiteId, label: NameId, (declared, bytes): (u64, u64)) -> SiteId {
+        let p = store();
+        let of = Dimensions::of_site(from).filter(|of| of.label != label);
+        let (Some(of), false) = (of, mode(p.header()) == Mode::Counters as u32) else {
+            return from;
+        };
+        let to = self.site(p, Dimensions { label, ..of });
+        if to.is_none() || to == from {
+            return to;
+        }
+        let words = self.records.space.words(p.header());
+        let is_at_peak = self.rising && words.bytes.get() == words.peak_bytes.get();
+        let epoch = words.epoch.get();
+        sites::unmapped(from.record(), 1, bytes, epoch, is_at_peak);
+        self.records.change(p, from, bytes.wrapping_neg(), 1u64.wrapping_neg());
+        sites::add_alloc(to.record(), declared, bytes, epoch, is_at_peak);
+        if let Some(key) = to.key() {
+            key.moved_blocks.add(1);
+            key.moved_bytes.add(bytes);
+            key.moved_requested_bytes.add(declared);
+        }
+        self.records.change(p, to, bytes, 1);
+        to
     }
 
     /// Returns the site for these dimensions, or at the limit of the profile, that of the thread

@@ -5,6 +5,7 @@
 
 use crate::store::ids::SiteId;
 use crate::sys::memory::{self, InChild};
+use heaptide_format::{DEVICE_UNKNOWN, DeviceApi};
 
 /// What the value of a [`Key`] is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,6 +93,13 @@ impl DeviceTable {
         let any = |known: &Key| Key { device: key.device, ..*known } == key;
         let place = self.find(exact, key.value).or_else(|_| self.find(any, key.value)).ok()?;
         self.slot(place).key
+    }
+
+    /// Returns the key of memory at an address, of any of these interfaces.
+    pub fn of_apis(&mut self, apis: &[DeviceApi], value: u64) -> Option<Key> {
+        apis.iter().find_map(|&api| {
+            self.known(Key { by: By::Address, api: api as u8, device: DEVICE_UNKNOWN, value })
+        })
     }
 
     /// Returns an entry by its key.

@@ -212,6 +212,23 @@ impl Table {
         }
     }
 
+    /// Returns the site and the range of a mapping that begins at an address and is whole.
+    pub fn whole_at(&self, start: u64) -> Option<(SiteId, Range)> {
+        let (_, entry) = self.first_from(start).filter(|(_, entry)| entry.range.low == start)?;
+        // SAFETY: the mapping of a live entry.
+        let mapping = unsafe { &*entry.mapping };
+        let is_whole = mapping.ranges == 1 && mapping.bytes == length(entry.range);
+        is_whole.then_some((mapping.site, entry.range))
+    }
+
+    /// Changes the site of the mapping that begins at an address.
+    pub fn set_site(&mut self, start: u64, site: SiteId) {
+        if let Some((_, entry)) = self.first_from(start) {
+            // SAFETY: the mapping of a live entry; the table is borrowed exclusively.
+            unsafe { (*entry.mapping).site = site };
+        }
+    }
+
     /// Returns the range of the mapping that begins at an address, up to the first gap; none if no
     /// mapping begins there.
     pub fn range_from(&self, start: u64) -> Option<Range> {
@@ -522,6 +539,19 @@ mod tests {
             self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             (self.0 >> 33) % n
         }
+    }
+
+    #[test]
+    fn a_whole_mapping_can_change_its_site() {
+        let mut table = Table::EMPTY;
+        let range = |low, high| Range { low: low * PAGE, high: high * PAGE };
+        assert!(table.add(range(10, 14), SiteId::new(1)));
+        assert_eq!(table.whole_at(11 * PAGE), None, "it begins elsewhere");
+        assert_eq!(table.whole_at(10 * PAGE), Some((SiteId::new(1), range(10, 14))));
+        table.set_site(10 * PAGE, SiteId::new(2));
+        assert_eq!(table.known(11 * PAGE).site, SiteId::new(2));
+        table.cut(range(11, 12), |_| false);
+        assert_eq!(table.whole_at(10 * PAGE), None, "a part is gone");
     }
 
     #[test]

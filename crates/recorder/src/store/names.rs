@@ -15,7 +15,7 @@ use crate::sys::wiped::Wiped;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use heaptide_format::{Kind, Name, STRING_MAX};
+use heaptide_format::{Kind, Loss, Name, STRING_MAX};
 
 /// The default attribute of a scope.
 pub const REGION: &[u8] = b"region";
@@ -115,6 +115,18 @@ pub fn id(name: u32) -> NameId {
     }
 }
 
+/// Returns the id of a label; none for no label, and, counted as lost, if there is no room.
+pub fn label(label: &[u8]) -> NameId {
+    if label.is_empty() {
+        return NameId::NONE;
+    }
+    let name = id(intern(LABEL, Value::Text(label)));
+    if name.is_none() {
+        store().lost(Loss::NoRegion);
+    }
+    name
+}
+
 /// Returns whether an id of the profile has this attribute and value.
 #[inline(always)]
 pub fn is(id: NameId, attribute: &[u8], value: Value<'_>) -> bool {
@@ -124,6 +136,11 @@ pub fn is(id: NameId, attribute: &[u8], value: Value<'_>) -> bool {
         Value::Number(wanted) => record.kind == 1 && record.value as i64 == wanted,
     };
     same && is_same(StringId::new(record.attribute).bytes(), attribute)
+}
+
+/// Returns whether an id of the profile has this attribute.
+pub fn has_attribute(id: NameId, attribute: &[u8]) -> bool {
+    !id.is_none() && is_same(StringId::new(id.record().attribute).bytes(), attribute)
 }
 
 /// Returns the value of a name whose value is a text.

@@ -3,7 +3,7 @@
 //! a kind.
 
 use crate::store::budgets::{CHANGES_MAX, MAPPED_FILES_MAX};
-use crate::store::ids::{KeyId, NodeId, ScopeId, SiteId, StringId};
+use crate::store::ids::{KeyId, NameId, NodeId, ScopeId, SiteId, StringId};
 use crate::store::index::Index;
 use crate::store::profile::{Cursor, string};
 use crate::store::samples::Samples;
@@ -87,7 +87,7 @@ pub struct Records {
     changes: Cursor,
     /// Number of changes.
     changes_used: usize,
-    index: Index<5>,
+    index: Index<6>,
     /// Hashes of file names, and the strings of these names.
     files: Index<2>,
     /// Number of these names.
@@ -102,15 +102,30 @@ pub struct Dimensions {
     pub stack: NodeId,
     pub scope: ScopeId,
     pub lane: u32,
+    pub label: NameId,
     /// A packed [`MappingKey`], or [`heaptide_format::DeviceKey`].
     pub key: u64,
+}
+
+impl Dimensions {
+    /// Returns those of a site; none if it has no key.
+    pub fn of_site(site: SiteId) -> Option<Dimensions> {
+        let key = site.key()?;
+        Some(Dimensions {
+            stack: NodeId::new(key.stack.get()),
+            scope: ScopeId::new(key.scope.get()),
+            lane: key.lane.get(),
+            label: NameId::new(key.label.get()),
+            key: key.size.get(),
+        })
+    }
 }
 
 impl Records {
     /// Returns the site for these dimensions; none if it cannot be created.
     pub fn site(&mut self, of: Dimensions) -> SiteId {
-        let [stack, scope] = [of.stack.number(), of.scope.number()];
-        let words = [stack, scope, of.lane, of.key as u32, (of.key >> 32) as u32];
+        let [stack, scope, label] = [of.stack.number(), of.scope.number(), of.label.number()];
+        let words = [stack, scope, of.lane, label, of.key as u32, (of.key >> 32) as u32];
         let known = self.index.get(words);
         if known != 0 {
             return SiteId::new(known);
@@ -130,6 +145,7 @@ impl Records {
         key.stack.set(of.stack.number());
         key.scope.set(of.scope.number());
         key.lane.set(of.lane);
+        key.label.set(of.label.number());
         key.flags.set(self.space.of(KEY_MAPPING, KEY_DEVICE));
         key.size.set(of.key);
         let kind = self.space.of(Kind::MappedSites, Kind::DeviceSites);

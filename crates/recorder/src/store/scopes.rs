@@ -143,6 +143,22 @@ fn create(place: &mut Place, name: NameId) -> ScopeId {
     id
 }
 
+/// Returns the name of the innermost open scope with this attribute; none if there is none.
+pub fn innermost(place: &Place, attribute: &[u8]) -> NameId {
+    let mut scope = ScopeId::of(place.scope);
+    loop {
+        let parent = parent_of(scope);
+        if parent.is_none() {
+            return NameId::NONE;
+        }
+        let name = name_of(scope.record());
+        if names::has_attribute(name, attribute) {
+            return name;
+        }
+        scope = parent;
+    }
+}
+
 /// Leaves the innermost scope, which should have this name; without a name, any.
 #[inline(always)]
 pub fn end(place: &mut Place, name: NameId) {

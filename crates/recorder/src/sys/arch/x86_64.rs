@@ -303,6 +303,16 @@ macro_rules! pass_registers {
 }
 pub use pass_registers;
 
+/// The same for a function with four arguments, of which the first is a large struct: the caller
+/// has copied it to the stack, and it takes no register.
+#[macro_export]
+macro_rules! pass_registers_of_struct_and_three {
+    () => {
+        $crate::pass_registers!(3)
+    };
+}
+pub use pass_registers_of_struct_and_three;
+
 /// Returns the address of a symbol that is defined in this program or library.
 #[macro_export]
 macro_rules! address_of_symbol {
