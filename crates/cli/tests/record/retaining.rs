@@ -408,6 +408,56 @@ fn a_killed_program_was_not_searched() {
     }
 }
 
+/// A damaged file is reported by each view that reads it, in one line.
+#[test]
+fn a_search_with_a_root_that_does_not_exist_is_damaged() {
+    let program = Guest::read("retained.c").build("retained.c", &["-pthread"]);
+    let (place, recording) = searched("retained-damaged", &[program.to_str().expect("a path")]);
+    let file = profiles(&recording)[0].with_extension("retained");
+    let stored: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+    let [keepers, sites] = ["keepers", "sites"].map(|key| format!("/result/Ok/{key}"));
+    let roots = stored["result"]["Ok"]["roots"].as_array().expect("roots").len();
+    let first = |list: &str, at: &str| {
+        let rows = stored.pointer(list).and_then(Value::as_array).expect("rows");
+        let has_root = |row: &Value| row.pointer(at).is_some_and(|root| root.is_u64());
+        let row = rows.iter().position(has_root).expect("a root");
+        format!("{list}/{row}{at}")
+    };
+    let places = [first(&keepers, "/node/Root"), first(&sites, "/path/0/Root")];
+    let reason = format!(
+        "{}: it refers to a root that it does not contain; the file is damaged",
+        file.display()
+    );
+    let ask = |words: &[&str]| run(heaptide().args(words).arg(&recording), &place);
+    for (at, number) in places.iter().flat_map(|at| [(at, roots), (at, 99_999)]) {
+        let mut damaged = stored.clone();
+        *damaged.pointer_mut(at).expect("a root") = number.into();
+        fs::write(&file, damaged.to_string()).expect("the file");
+        let path = recording.to_str().expect("a path");
+        for words in [&["retain"][..], &["retain", "--format", "json"], &["retain", path]] {
+            let outcome = ask(words);
+            let expected = format!("heaptide: {reason}\n");
+            let found = (outcome.status, &*outcome.stdout, &*outcome.stderr);
+            assert_eq!(found, (2, "", &*expected), "{at}: {words:?}");
+        }
+        let skipped = format!("heaptide: skipped: {reason}");
+        for (words, status) in [
+            (&["leaks", "--lost"][..], 2),
+            (&["check", "--max", "lost=0"], 2),
+            (&["query", "SELECT owner FROM retained"], 0),
+            (&["query", "SELECT keeper FROM keepers"], 0),
+            (&["tree"], 0),
+        ] {
+            let outcome = ask(words);
+            assert_eq!(outcome.status, status, "{at}: {words:?}: {}", outcome.stderr);
+            let lines = outcome.stderr.lines().filter(|line| line.contains("is damaged"));
+            assert_eq!(lines.collect::<Vec<_>>(), [&skipped], "{at}: {words:?}");
+        }
+    }
+    fs::write(&file, stored.to_string()).expect("the file");
+    assert_eq!(ask(&["retain"]).status, 0);
+}
+
 /// Programs of an inner command without the option would wait in vain.
 #[test]
 fn an_inner_command_without_the_option_does_not_search() {
