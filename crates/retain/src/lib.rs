@@ -13,6 +13,7 @@
 mod blocks;
 mod declared;
 mod dominators;
+mod dynamic_tls;
 mod graph;
 mod modules;
 mod objects;

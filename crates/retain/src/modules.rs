@@ -34,7 +34,7 @@ pub(crate) struct Module {
     /// Addresses in memory minus those in the file.
     bias: u64,
     /// Bytes and alignment of its thread-local variables.
-    thread_local: (u64, u64),
+    pub(crate) thread_local: (u64, u64),
     variables: Vec<Variable>,
 }
 
@@ -44,6 +44,12 @@ impl Module {
         let after = self.variables.partition_point(|variable| variable.low <= address);
         let variable = self.variables[..after].last()?;
         (address < variable.high).then_some(variable)
+    }
+
+    /// Returns the address of a variable.
+    pub(crate) fn address_of(&self, symbol: &str) -> Option<u64> {
+        let found = self.variables.iter().find(|variable| &*variable.symbol == symbol);
+        found.map(|variable| variable.low)
     }
 
     /// Returns where the variables that begin at these addresses are declared.
@@ -74,6 +80,10 @@ impl Modules {
 
     pub(crate) fn get(&self, path: &str) -> Option<&Module> {
         self.by_path.get(path)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Module> {
+        self.by_path.values()
     }
 
     /// Returns the bytes of the thread-local variables of all modules.

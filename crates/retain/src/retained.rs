@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::blocks::{Blocks, Facts};
 use crate::dominators::Dominators;
+use crate::dynamic_tls::{DynamicTls, Table};
 use crate::graph::Graph;
 use crate::modules::Modules;
 use crate::reach::{NONE, Reached};
@@ -37,15 +38,25 @@ pub fn retained(
     facts: impl Fn(u32) -> Facts,
 ) -> Retained {
     let blocks = Blocks::of(picture, recorded.python, &facts);
-    let scanned = scan::blocks(picture, &blocks);
-    let mut graph = scanned.graph;
     let modules = Modules::of(pid, &picture.mappings);
+    let dynamic_tls = DynamicTls::of(picture, &modules);
+    let tables = picture.threads.iter().filter_map(|thread| dynamic_tls.table(thread.pointer));
+    let tables: Vec<Table> = tables.collect();
+    // What they lead to are roots of their own.
+    let mut omitted: Vec<u32> =
+        tables.iter().filter_map(|table| Some(blocks.find(table.start)?.0)).collect();
+    omitted.sort_unstable();
+    omitted.dedup();
+    let scanned = scan::blocks(picture, &blocks, &omitted);
+    let mut graph = scanned.graph;
     let names = thread_names(pid, picture);
     let mut finder = Finder {
         picture,
         modules: &modules,
         names: &names,
         blocks: &blocks,
+        dynamic_tls,
+        tables,
         has_all_blocks: recorded.all,
         heap: scanned.heap,
         taken: Vec::new(),

@@ -7,6 +7,7 @@ use heaptide_attach::picture::{Picture, ThreadState};
 use rustc_hash::FxHashMap;
 
 use crate::blocks::{Blocks, IS_IN_ARENA, IS_MAPPED};
+use crate::dynamic_tls::{DynamicTls, Table};
 use crate::graph::{Edge, Graph, Target};
 use crate::modules::{Module, Modules};
 use crate::window::{Window, words};
@@ -35,6 +36,10 @@ pub(crate) struct Finder<'a> {
     pub(crate) modules: &'a Modules,
     pub(crate) names: &'a ThreadNames,
     pub(crate) blocks: &'a Blocks,
+    /// The thread-local variables of libraries that were loaded late, and the tables of threads
+    /// that lead to them.
+    pub(crate) dynamic_tls: DynamicTls<'a>,
+    pub(crate) tables: Vec<Table>,
     /// Whether all live blocks are known.
     pub(crate) has_all_blocks: bool,
     /// The memory of the allocator.
@@ -56,6 +61,7 @@ impl Finder<'_> {
         let mut window = Window::new(self.picture);
         self.taken.extend(&self.heap);
         self.taken.extend(self.picture.own.iter().map(|range| (range.start, range.end)));
+        self.taken.extend(self.tables.iter().map(|table| table.range));
         for thread in &self.picture.threads {
             self.thread(thread, graph, &mut window);
         }
@@ -139,9 +145,7 @@ impl Finder<'_> {
         if let Some((low, high)) = pointed {
             let from = thread.pointer.saturating_sub(below).max(low) & !7;
             let to = thread.pointer.saturating_add(behind).min(high);
-            self.open(RootKind::ThreadLocal, format!("thread-local variables of {name}"));
-            self.range(from, to, graph, window);
-            graph.end_node();
+            self.thread_local(thread, &name, (from, to), graph, window);
             self.taken.push((from, to));
             top = Some((low, from));
         }
@@ -154,6 +158,58 @@ impl Finder<'_> {
             graph.end_node();
             self.taken.push((low, high));
         }
+    }
+
+    /// Adds the thread-local variables of a thread: those behind or before the thread pointer, in a
+    /// range, and those of each library that was loaded late.
+    fn thread_local(
+        &mut self,
+        thread: &ThreadState,
+        name: &str,
+        (from, to): (u64, u64),
+        graph: &mut Graph,
+        window: &mut Window,
+    ) {
+        let name = format!("thread-local variables of {name}");
+        self.open(RootKind::ThreadLocal, name.clone());
+        let table = self.dynamic_tls.table(thread.pointer);
+        match &table {
+            // It only leads to the other variables.
+            Some(table) if (from..to).contains(&table.at) => {
+                self.range(from, table.at, graph, window);
+                self.range(table.at + 8, to, graph, window);
+                self.whole(table.start, graph);
+            }
+            _ => self.range(from, to, graph, window),
+        }
+        graph.end_node();
+        let locals = table.map_or_else(Vec::new, |table| self.dynamic_tls.locals(&table));
+        for locals in locals {
+            let (low, high) = locals.range;
+            if low >= from && high <= to {
+                continue; // loaded at the start
+            }
+            self.open(RootKind::ThreadLocal, name.clone());
+            if let Some(root) = self.roots.last_mut() {
+                root.module = Some(locals.file);
+            }
+            // Their memory may be a block, whose contents are read as those of all blocks.
+            if !self.whole(low, graph) {
+                self.range(low, high, graph, window);
+                self.taken.push((low, high));
+            }
+            graph.end_node();
+        }
+    }
+
+    /// Adds an edge to the start of the block that contains an address. Returns whether there is
+    /// one.
+    fn whole(&self, address: u64, graph: &mut Graph) -> bool {
+        let found = self.blocks.find(address);
+        if let Some((block, _)) = found {
+            graph.add(Edge::new(block, Target::Start));
+        }
+        found.is_some()
     }
 
     /// Adds an edge to the block at an address.
@@ -182,7 +238,10 @@ impl Finder<'_> {
         window: &mut Window,
     ) {
         let blocks = self.blocks;
-        let Finder { roots, variables, demangler, .. } = self;
+        let Finder { roots, variables, demangler, tables, .. } = self;
+        let is_of_table = |address: u64| {
+            tables.iter().any(|table| (table.range.0..table.range.1).contains(&address))
+        };
         let mut current: Option<u64> = None;
         let mut is_open = false;
         self.unread += window.each_word(low, high, |address, word| {
@@ -191,6 +250,9 @@ impl Finder<'_> {
                 // The allocator's lists refer to free blocks by their headers, which begin at the
                 // end of the block before.
                 return;
+            }
+            if is_of_table(address) {
+                return; // that of the initial thread can be in memory of the loader
             }
             let variable = module.variable(address);
             let low = variable.map(|variable| variable.low);

@@ -35,14 +35,16 @@ fn add(batch: &mut Batch, blocks: &Blocks, graph: &mut Graph) {
     });
 }
 
-/// Reads all blocks.
-pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
+/// Reads all blocks, except those whose contents are something else than pointers of the program:
+/// `omitted`, by number in ascending order.
+pub(crate) fn blocks(picture: &Picture, blocks: &Blocks, omitted: &[u32]) -> Scanned {
     let mut window = Window::new(picture);
     let mut graph = Graph::of_blocks(blocks.len());
     let mut batch = Batch::default();
     let mut heap: Vec<(u64, u64)> = Vec::new();
     let mut unread = 0;
     let mut mappings = picture.mappings.iter().peekable();
+    let mut omitted = omitted.iter().peekable();
     for block in 0..blocks.len() {
         let (start, bytes) = (blocks.start(block), blocks.extent(block));
         while mappings.next_if(|mapping| mapping.high <= start).is_some() {}
@@ -54,6 +56,9 @@ pub(crate) fn blocks(picture: &Picture, blocks: &Blocks) -> Scanned {
         };
         if heap.last() != Some(&memory) {
             heap.push(memory);
+        }
+        if omitted.next_if(|omitted| **omitted as usize == block).is_some() {
+            continue;
         }
         let extent = start..start + bytes;
         let is_large = bytes >= LARGE;

@@ -133,7 +133,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 119] = [
+const ELSEWHERE: [&str; 121] = [
     "device.c",
     "device_attached.c",
     "device_cuda.c",
@@ -147,6 +147,8 @@ const ELSEWHERE: [&str; 119] = [
     "first_answers.c",
     "growing_cache.cpp",
     "sparse_memory.c",
+    "thread_locals.c",
+    "thread_locals_plugin.c",
     "timed_waits.c",
     "lost_at_exit.cpp",
     "resident_between.c",

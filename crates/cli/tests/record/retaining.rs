@@ -88,7 +88,8 @@ fn next_line(output: &mut impl BufRead) -> String {
 fn of_size(answer: &Value, bytes: i128) -> Vec<(&str, i128)> {
     let is_own = |row: &&Value| {
         let file = row["owner"]["file"].as_str();
-        file.is_some_and(|file| file.ends_with("retained.c") || file.ends_with("lost_at_exit.cpp"))
+        let files = ["retained.c", "lost_at_exit.cpp", "thread_locals_plugin.c"];
+        file.is_some_and(|file| files.iter().any(|own| file.ends_with(own)))
     };
     let rows = list(answer, "sites").iter().filter(is_own);
     let rows = rows.filter(|row| number(row, "bytes") == bytes * number(row, "blocks"));
@@ -526,6 +527,38 @@ fn untouched_memory_stays_untouched() {
     assert_eq!(states(3000), [("reachable", 1)]);
     waiting.stop();
     assert_eq!(next_line(&mut waiting.output), "4096\n");
+}
+
+/// Variables of a library that was loaded late belong to the thread that has them.
+#[test]
+fn thread_local_variables_of_late_libraries() {
+    let program = Guest::read("thread_locals.c").build("thread_locals.c", &["-pthread", "-ldl"]);
+    let program = program.to_str().expect("a path");
+    let mut waiting = Waiting::of("retained-thread-locals", &[], &[program]);
+    let answer = waiting.retain();
+    assert_states(&answer, &[(232, &[("reachable", 1000); 3]), (8008, &[("reachable", 1); 3])]);
+    let is_of_library = |keeper: &&Value| keeper["by"]["module"] == "thread_locals_plugin.so";
+    let keepers: Vec<&Value> = list(&answer, "keepers").iter().filter(is_of_library).collect();
+    assert_eq!(keepers.len(), 3, "{answer:#}");
+    for keeper in &keepers {
+        assert_eq!(
+            (&keeper["by"]["kind"], &keeper["also_from"]),
+            (&"thread_local".into(), &Value::Null)
+        );
+        // The last one is that of the variables themselves, which the loader allocated.
+        assert_eq!(number(keeper, "blocks"), 1002);
+    }
+    let name = |keeper: &&Value| keeper["by"]["name"].as_str().expect("a name").to_owned();
+    let mut names: Vec<String> = keepers.iter().map(name).collect();
+    names.dedup();
+    assert_eq!(names.len(), 3, "{names:?}: one of each thread");
+    assert!(names.iter().all(|name| name.starts_with("thread-local variables of thread ")));
+    let text = waiting.printed(&["retain", "a.heaptide"]);
+    let sentence = text.lines().next().unwrap_or_default();
+    assert!(sentence.starts_with("Thread-local variables of thread "), "{sentence}");
+    assert!(sentence.contains(") [thread_locals_plugin.so] keep 239 KiB, "), "{sentence}");
+    waiting.stop();
+    assert_eq!(next_line(&mut waiting.output), "done\n");
 }
 
 /// Snapshots contain what a search found; two are compared by what keeps the blocks.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use heaptide_analysis::model::retained::RootKind;
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::views::keeper_changes::{
     KeeperChange, KeeperChanges, KeeperName, KeptChange,
@@ -77,7 +78,10 @@ fn named(keeper: &KeeperName) -> String {
     match (&keeper.declared, &keeper.module) {
         _ if keeper.kind.is_none() => format!("Blocks by `{name}`"),
         (Some(declared), _) => format!("`{name}` ({})", place_of(declared)),
-        (None, Some(module)) => format!("`{name}` [{module}]"),
+        (None, Some(module)) if keeper.kind == Some(RootKind::Variable) => {
+            format!("`{name}` [{module}]")
+        }
+        (None, Some(module)) => format!("{} [{module}]", capitalised(keeper.name.clone())),
         (None, None) => capitalised(keeper.name.clone()),
     }
 }

@@ -170,7 +170,10 @@ impl Page<'_> {
         let name = elide_middle(&root.name, NAME);
         match (&root.declared, &root.module) {
             (Some(declared), _) => format!("`{name}` ({})", place_of(declared)),
-            (None, Some(module)) => format!("`{name}` [{module}]"),
+            (None, Some(module)) if root.kind == RootKind::Variable => {
+                format!("`{name}` [{module}]")
+            }
+            (None, Some(module)) => format!("{} [{module}]", capitalised(root.name.clone())),
             (None, None) => capitalised(root.name.clone()),
         }
     }
