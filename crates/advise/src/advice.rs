@@ -26,6 +26,8 @@ pub struct Unjudged {
     pub rule: &'static Rule,
     /// What a recording needs for the rule, as words that follow "needs".
     pub needs: &'static str,
+    /// Whether the data is recorded only on request, so that outputs for people omit the rule.
+    pub is_on_request: bool,
 }
 
 impl Advice {
@@ -48,7 +50,12 @@ impl Advice {
         for rule in RULES {
             match (rule.judge)(&material) {
                 Judged::Found(findings) => found.extend(findings),
-                Judged::Needs(needs) => unjudged.push(Unjudged { rule, needs }),
+                Judged::Needs(needs) => {
+                    unjudged.push(Unjudged { rule, needs, is_on_request: false });
+                }
+                Judged::NeedsRequest(needs) => {
+                    unjudged.push(Unjudged { rule, needs, is_on_request: true });
+                }
             }
         }
         let matched = suppressions.matched(process);

@@ -105,7 +105,12 @@ impl<'a> Material<'a> {
     /// Returns the location of some rows of a group, which must not be empty; `weight` determines
     /// the heaviest.
     pub(crate) fn place(&self, rows: &[Row], weight: impl Fn(&Measures) -> u64) -> Option<Place> {
-        let heaviest = rows.iter().max_by_key(|row| (weight(&row.measures), Reverse(row.stack)))?;
+        self.place_by(rows, |row| weight(&row.measures))
+    }
+
+    /// Does the same with a weight that is no measure.
+    pub(crate) fn place_by(&self, rows: &[Row], weight: impl Fn(&Row) -> u64) -> Option<Place> {
+        let heaviest = rows.iter().max_by_key(|row| (weight(row), Reverse(row.stack)))?;
         let mut measures = Measures::default();
         rows.iter().for_each(|row| measures.add(&row.measures));
         Some(Place {
@@ -114,6 +119,25 @@ impl<'a> Material<'a> {
             owner: self.owners.stack(heaviest.stack),
             stacks: rows.len(),
             measures,
+        })
+    }
+
+    /// Returns the index of the group of each stack that has one.
+    pub(crate) fn groups_of_stacks(&self) -> FxHashMap<StackId, usize> {
+        let indexed = (0..).zip(&self.groups);
+        indexed.flat_map(|(at, group)| group.rows.iter().map(move |row| (row.stack, at))).collect()
+    }
+
+    /// Returns the name of the owner of a stack with its line; `None` without a stack.
+    pub(crate) fn name_of_owner(&self, stack: StackId) -> Option<String> {
+        let id = self.owners.frame(self.process, stack)?;
+        let name = self.process.label(id);
+        let frame = self.frame(id);
+        Some(match (&frame.file, frame.line) {
+            (Some(file), Some(line)) => {
+                format!("{name} ({}:{line})", file.rsplit('/').next().unwrap_or(file))
+            }
+            _ => name.into_owned(),
         })
     }
 

@@ -24,10 +24,16 @@ pub(crate) enum Judged {
     Found(Vec<Finding>),
     /// The data that a recording lacks, as words that follow "needs".
     Needs(&'static str),
+    /// Likewise, of data that is recorded only on request.
+    NeedsRequest(&'static str),
 }
 
 /// The data that rules about stacks need.
 pub(crate) const NEEDS_STACKS: &str = "stacks: record with `--mode stacks`, the default";
+
+/// The data that rules about searches need.
+pub(crate) const NEEDS_SEARCH: &str =
+    "a search for what keeps the blocks: record with `heaptide run --retain`";
 
 /// Returns a scope's name for a sentence: its value, and its attribute unless that is the default.
 pub(crate) fn scope_name(scope: &Scope) -> String {

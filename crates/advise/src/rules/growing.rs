@@ -137,9 +137,10 @@ fn endless(points: &[(f64, f64)]) -> Option<Growth> {
 }
 
 /// A line of code in each process of a recording: function name, file, line.
-type Name<'a> = (&'a str, Option<&'a str>, Option<u32>);
+pub(super) type Name<'a> = (&'a str, Option<&'a str>, Option<u32>);
 
-fn name_of<'a>(
+/// Returns the line of code that owns the blocks of a stack.
+pub(super) fn name_of<'a>(
     process: &'a Process,
     owners: &Owners,
     stack: heaptide_analysis::model::StackId,

@@ -4,7 +4,9 @@ mod cross_thread;
 mod fills;
 mod fragmentation;
 mod growing;
+mod growing_container;
 mod growth;
+mod lost;
 mod never_freed;
 mod outlives_scope;
 mod past_phase;
@@ -32,7 +34,9 @@ pub const RULES: &[Rule] = &[
     cross_thread::RULE,
     fragmentation::RULE,
     growing::RULE,
+    growing_container::RULE,
     unbounded::RULE,
+    lost::RULE,
     never_freed::RULE,
     outlives_scope::RULE,
     short_peak::RULE,
@@ -44,5 +48,9 @@ pub const RULES: &[Rule] = &[
 
 /// Rules about memory that grows with the length of the run. Their findings come first, because
 /// what all others find is limited.
-pub(crate) const FIRST: [&str; 3] =
-    [growing::RULE.name, unbounded::RULE.name, python_cache::RULE.name];
+pub(crate) const FIRST: [&str; 4] = [
+    growing::RULE.name,
+    growing_container::RULE.name,
+    unbounded::RULE.name,
+    python_cache::RULE.name,
+];

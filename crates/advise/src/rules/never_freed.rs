@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::finding::{Certainty, Finding, Saves};
 use crate::material::{Group, Material};
 use crate::rule::{Judged, NEEDS_STACKS, Rule, scope_name};
+use crate::rules::lost;
 
 pub(super) const RULE: Rule = Rule {
     name: "never-freed",
@@ -42,13 +43,14 @@ fn judge(material: &Material) -> Judged {
     if !matches!(process.lifetime.end, End::Exited(_)) {
         return Judged::Needs("a program that exits; this one may free blocks later");
     }
-    let is_leaked = |group: &&Group| {
+    let is_leaked = |group: &Group| {
         let m = &group.measures;
         m.frees == 0 && m.live_blocks >= BLOCKS_MIN && !material.is_python(group)
     };
-    let leaked: Vec<&Group> = material.groups.iter().filter(is_leaked).collect();
+    let leaked: Vec<(usize, &Group)> =
+        (0..).zip(&material.groups).filter(|(_, group)| is_leaked(group)).collect();
     let mut sum = Measures::default();
-    leaked.iter().for_each(|group| sum.add(&group.measures));
+    leaked.iter().for_each(|(_, group)| sum.add(&group.measures));
     let totals = &process.totals;
     let live = totals.live_bytes.saturating_sub(sum.live_bytes);
     let at_peak = totals.at_peak_bytes.saturating_sub(sum.at_peak_bytes);
@@ -57,7 +59,13 @@ fn judge(material: &Material) -> Judged {
         return Judged::Found(Vec::new());
     }
     let per_scope = per_scope(material);
-    let findings = leaked.into_iter().filter_map(|group| finding(material, group, &per_scope));
+    // Another rule reports those to which no pointer leads.
+    let lost = lost::blocks(material);
+    let is_lost = |at: usize, group: &Group| {
+        lost.get(&at).is_some_and(|blocks| *blocks >= group.measures.live_blocks / 2)
+    };
+    let kept = leaked.into_iter().filter(|(at, group)| !is_lost(*at, group));
+    let findings = kept.filter_map(|(_, group)| finding(material, group, &per_scope));
     Judged::Found(findings.collect())
 }
 

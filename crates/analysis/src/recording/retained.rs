@@ -7,6 +7,7 @@ use super::snapshot::{Reference, referred};
 use crate::error::Error;
 use crate::files::file_names;
 pub use crate::profile::retained::AtEnd;
+use crate::profile::retained::path_of;
 
 /// Which processes are searched at their end, for messages that one was not.
 pub const SEARCHED: &str = "`heaptide run --retain` searches processes that exit by themselves and do not only start \
@@ -58,4 +59,14 @@ pub fn pid_of(profile: &Path) -> Option<u32> {
 /// ```
 pub fn snapshot_of(file: &Path) -> Option<u32> {
     file_names::snapshot(file).map(|(_, number)| number)
+}
+
+/// Returns whether a profile or snapshot has a search.
+///
+/// ```
+/// use heaptide_analysis::recording::retained::is_searched;
+/// assert!(!is_searched("missing.heaptide/12-0.3.snapshot".as_ref()));
+/// ```
+pub fn is_searched(file: &Path) -> bool {
+    path_of(file).exists()
 }

@@ -31,9 +31,7 @@ impl<'a> OfSites<'a> {
 
     /// Returns a site by its number; `None` if a selection excluded it.
     pub fn site(&self, number: u32) -> Option<&'a Site> {
-        let rows = self.process.time.site_rows.as_ref()?;
-        let SiteRow::At(row) = rows.row(number) else { return None };
-        self.process.tables.sites.get(row as usize)
+        site(self.process, number)
     }
 
     /// Returns the frame that owns the blocks of a site, the first with its function and line;
@@ -56,4 +54,11 @@ impl<'a> OfSites<'a> {
         sums.sort_by_key(|(frame, kept)| (std::cmp::Reverse(kept.bytes), *frame));
         sums
     }
+}
+
+/// Returns a site of a process by its number; `None` if a selection excluded it.
+pub fn site(process: &Process, number: u32) -> Option<&Site> {
+    let rows = process.time.site_rows.as_ref()?;
+    let SiteRow::At(row) = rows.row(number) else { return None };
+    process.tables.sites.get(row as usize)
 }

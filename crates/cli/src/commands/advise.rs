@@ -1,11 +1,13 @@
 //! `heaptide advise`: suggestions for the program, with what they would save.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use heaptide_advise::{Advice, History, Suppression, Suppressions};
 use heaptide_analysis::model::{Measure, Process};
 use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::recording::retained::is_searched;
 use heaptide_analysis::recording::snapshot::{Reference, Snapshot};
 use heaptide_command::error::Error;
 use heaptide_command::outcome::{Outcome, Stop};
@@ -75,7 +77,8 @@ const VIEW: View = View {
     values: Values::Folded,
     workers: Workers::Joined,
 };
-/// The maximum number of snapshots to read. More would not make trends clearer.
+/// The maximum number of snapshots to read, and of those that contain a search. More would not make
+/// trends clearer.
 const SNAPSHOTS_MAX: usize = 40;
 
 /// Prints the findings.
@@ -152,13 +155,16 @@ fn history(
     }
     let mut own: Vec<Snapshot> = snapshots::list(path, &selected.recording)?;
     own.retain(|s| s.damaged.is_none() && image_of_snapshot(s) == image_of(process));
-    let step = own.len().div_ceil(SNAPSHOTS_MAX).max(1);
     let mut history = History::default();
     if own.is_empty() {
         return Ok(history);
     }
     let progress = Progress::start("reading snapshots");
-    for (index, snapshot) in own.iter().enumerate().step_by(step) {
+    let searched = (0..own.len()).filter(|&index| is_searched(&own[index].file));
+    let read: BTreeSet<usize> =
+        spread((0..own.len()).collect()).chain(spread(searched.collect())).collect();
+    for index in read {
+        let snapshot = &own[index];
         progress.at("reading snapshots", index, own.len());
         if let Some(then) = at(source, &options.selection, path, process, snapshot)? {
             history.times_ns.push(snapshot.time_ns);
@@ -166,6 +172,12 @@ fn history(
         }
     }
     Ok(history)
+}
+
+/// Returns at most [`SNAPSHOTS_MAX`] of these, at equal distances.
+fn spread(all: Vec<usize>) -> impl Iterator<Item = usize> {
+    let step = all.len().div_ceil(SNAPSHOTS_MAX).max(1);
+    all.into_iter().step_by(step)
 }
 
 /// Returns a process at one of its snapshots; none if the snapshot does not contain it.

@@ -4,7 +4,9 @@
 use crate::harness::{Guest, Outcome, heaptide, programs, recorded, run, scratch, set_clock};
 use crate::programs::python;
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// Records a program of `tests/programs`, built as `variant` with the macro of that name.
 pub fn recording(file: &str, variant: &str, options: &[&str]) -> PathBuf {
@@ -285,6 +287,145 @@ fn concatenation_in_python() {
         for finding in advice["findings"].as_array().expect("a list") {
             assert_eq!(finding["evidence"][1], "its copies have 763 MiB in total");
         }
+    }
+}
+
+/// Returns the finding of a rule.
+fn of_rule<'a>(advice: &'a Value, rule: &str) -> &'a Value {
+    let mut findings = advice["findings"].as_array().expect("a list").iter();
+    findings.find(|finding| finding["rule"] == rule).unwrap_or_else(|| panic!("{advice:#}"))
+}
+
+#[test]
+fn lost_blocks() {
+    let (file, retain) = ("advise_lost.c", &["--retain"]);
+    assert_eq!(found(&json(&recording(file, "ALIKE", retain), &[])), [""; 0]);
+    let searched = recording(file, "FAULT", retain);
+    let advice = json(&searched, &[]);
+    let what = "allocates 499 blocks that are lost: no pointer leads to them";
+    assert_eq!(found(&advice), [format!("lost open_session {what}")]);
+    let finding = &advice["findings"][0];
+    let line_of = |text: &str| {
+        let guest = Guest::read(file);
+        guest.text().lines().position(|line| line.contains(text)).expect("a line") + 1
+    };
+    let names = line_of("malloc(200)");
+    let evidence = [
+        "when the program exited, nothing led to 499 blocks of 152 KiB".to_owned(),
+        "the process lost 998 blocks of 250 KiB in all".to_owned(),
+        format!(
+            "499 blocks of 97.5 KiB of other lines are lost with such blocks, most by new_name \
+             (advise_lost.c:{names})"
+        ),
+    ];
+    assert_eq!(finding["evidence"], Value::from(evidence.to_vec()));
+    assert_eq!(finding["certainty"], "certain");
+    assert_eq!(finding["saves"]["live_bytes"], 499 * (312 + 200));
+    assert_eq!(finding["suppression"], "lost:^open_session$");
+    let sessions = line_of("calloc(1, sizeof *current)") as u64;
+    let frames = advice["frames"].as_array().expect("frames");
+    let owner = finding["place"]["owner"].as_u64().expect("a frame") as usize;
+    assert_eq!(frames[owner]["line"], sessions);
+    let text = advise(&searched, &[]).stdout;
+    assert!(text.contains(&format!("advise_lost.c:{sessions}")), "{text}");
+    assert!(text.contains("; lost, certain\n"), "{text}");
+    let suppressed = advise(&searched, &["--suppress", "lost:^open_session$"]).stdout;
+    assert!(suppressed.contains("suppressed 1 finding: lost:^open_session$\n"), "{suppressed}");
+    let log = advise(&searched, &["--format", "sarif"]).stdout;
+    let log: Value = serde_json::from_str(&log).expect("JSON");
+    let result = &log["runs"][0]["results"][0];
+    let place = &result["locations"][0]["physicalLocation"];
+    let found = (&result["ruleId"], &result["level"], &place["region"]["startLine"]);
+    assert_eq!(found, (&"lost".into(), &"warning".into(), &sessions.into()));
+    let page = searched.with_file_name("a.html");
+    let mut export = heaptide();
+    export.args(["export", "--format", "html", "-o"]).arg(&page).arg(&searched);
+    assert_eq!(run(&mut export, searched.parent().expect("a place")).status, 0);
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(page.contains(what), "the panel of findings");
+}
+
+/// A recording that was not searched has neither these findings nor lines about them.
+#[test]
+fn without_a_search_nothing_is_said_of_lost_blocks() {
+    let recording = recording("advise_lost.c", "UNSEARCHED", &[]);
+    let text = advise(&recording, &[]).stdout;
+    for words in [" lost", "growing-container", "--retain", "ctl REC retain"] {
+        assert!(!text.contains(words), "{words}: {text}");
+    }
+    let advice = json(&recording, &[]);
+    for (name, needs) in [("lost", "--retain"), ("growing-container", "heaptide ctl REC retain")] {
+        let rules = advice["rules"].as_array().expect("rules");
+        let rule = rules.iter().find(|rule| rule["name"] == name).expect("the rule");
+        assert!(rule["needs"].as_str().is_some_and(|text| text.contains(needs)), "{rule}");
+    }
+}
+
+/// Records `advise_container.cpp`, which is searched after each of some rounds.
+fn searched_in_rounds(variant: &str, options: &[&str], rounds: usize) -> PathBuf {
+    let place = scratch(&format!("advise-container-{variant}-{rounds}{}", options.concat()));
+    let name = format!("advise-container-{variant}");
+    let program = Guest::read("advise_container.cpp").build(&name, &[&format!("-D{variant}")]);
+    let recording = place.join("a.heaptide");
+    let mut command = recorded(&recording, options);
+    command.arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("heaptide");
+    let (mut input, output) = (child.stdin.take(), child.stdout.take());
+    let mut lines = BufReader::new(output.expect("its output")).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    assert_eq!(next(), "ready");
+    for _ in 0..rounds {
+        input.as_mut().expect("its input").write_all(b"x\n").expect("it reads");
+        assert_eq!(next(), "done");
+        let mut search = heaptide();
+        let search = search.args(["ctl", "a.heaptide", "retain"]).current_dir(&place);
+        let outcome = run(search, &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+    }
+    drop(input.take());
+    assert!(child.wait().expect("its status").success());
+    recording
+}
+
+#[test]
+fn containers_that_only_grow() {
+    assert_eq!(found(&json(&searched_in_rounds("ALIKE", &[], 4), &[])), [""; 0]);
+    // With the option it is also searched at its end, when the map is destroyed or unchanged.
+    let retain = &["--retain"][..];
+    for (variant, options, rounds) in
+        [("FAULT", &[][..], 2), ("FAULT", retain, 3), ("LASTING", retain, 2)]
+    {
+        let recording = searched_in_rounds(variant, options, rounds);
+        let advice = json(&recording, &[]);
+        let finding = of_rule(&advice, "growing-container");
+        assert_eq!(found(&advice).len(), 1, "{advice:#}");
+        let source = Guest::read("advise_container.cpp");
+        let start = match variant {
+            "LASTING" => "static std::map<int, std::string> &",
+            _ => "static std::map<int, std::string> cache",
+        };
+        let line = source.text().lines().position(|line| line.starts_with(start));
+        let what = format!(
+            "adds blocks to what `cache` (advise_container.cpp:{}) keeps, which only grows",
+            line.expect("its declaration") + 1
+        );
+        let found = (&finding["subject"], &finding["what"], &finding["certainty"]);
+        assert_eq!(found, (&"fill(int)".into(), &what.into(), &"likely".into()));
+        let evidence = finding["evidence"].as_array().expect("a list");
+        let sizes = evidence[0].as_str().expect("a text");
+        assert!(sizes.starts_with(&format!("{rounds} searches within ")), "{sizes}");
+        let own = usize::from(variant == "LASTING"); // the map
+        assert!(sizes.contains(&format!(" in {} blocks, then ", 200 + own)), "{sizes}");
+        let now = format!(" in {} blocks", 200 * rounds + own);
+        assert!(sizes.trim_end_matches(", more each time").ends_with(&now), "{sizes}");
+        let added = 200 * (rounds - 1);
+        let turnover = format!(
+            "the code that fills it allocated {added} blocks meanwhile and freed none of them"
+        );
+        assert_eq!(evidence[1], turnover);
+        let grown = finding["saves"]["live_bytes"].as_u64().expect("bytes");
+        let entries = 100 * (rounds as u64 - 1);
+        assert!((entries * 1016..entries * 1200).contains(&grown), "{grown}");
     }
 }
 

@@ -36,6 +36,13 @@ const GUESTS: &[(&str, &str, &[&str])] = &[
     ("wide.cpp", "TABLE", &[]),
 ];
 
+/// Guests that are searched when they end. Blocks that are never freed are reported once.
+const SEARCHED: &[(&str, &str, &[&str])] = &[
+    ("advise_lost.c", "SEARCHED", &["lost open_session"]),
+    ("advise_never_freed.c", "SEARCHED", &["lost open_session"]),
+    ("owners.cpp", "SEARCHED", &[]),
+];
+
 /// Services that run for more than ten seconds, nearly all of which they wait.
 const SERVICES: &[(&str, &str, &[&str])] = &[
     ("advise_service.cpp", "FAULT", &["unbounded ResponseCache::put(unsigned long)"]),
@@ -527,6 +534,14 @@ fn findings_of_small_programs() {
         let recording = recording(file, variant, &[]);
         compare(&format!("{file} {variant}"), &found_in(&recording), expected);
         compare_sentences(&format!("{file} {variant}"), &recording);
+    }
+}
+
+#[test]
+fn findings_of_searched_programs() {
+    for (file, variant, expected) in SEARCHED {
+        let recording = recording(file, variant, &["--retain"]);
+        compare(&format!("{file} {variant}, searched"), &found_in(&recording), expected);
     }
 }
 

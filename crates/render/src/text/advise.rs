@@ -52,7 +52,8 @@ pub fn write(
         writeln!(out, "\n{} more; --top {all} shows all", all - shown)?;
     }
     suppressed(out, advice, suppressions)?;
-    for (unjudged, index) in advice.unjudged.iter().zip(0..) {
+    let unjudged = advice.unjudged.iter().filter(|unjudged| !unjudged.is_on_request);
+    for (unjudged, index) in unjudged.zip(0..) {
         let before = if index == 0 { "\n" } else { "" };
         let line = format!("not judged: {} needs {}", unjudged.rule.name, unjudged.needs);
         writeln!(out, "{before}{}", Style::Minor.of(line))?;
