@@ -6,7 +6,8 @@
 
 Records a small program once, exports it, and uses its files for each rank: they are links to one
 file, but each rank has its own directories and lists, as after 10,000 exports. Counts the system
-calls that open and list by strace, and measures CPU and elapsed time without it.
+calls that open and list by strace, and measures CPU and elapsed time without it; before and after
+`heaptide dataset index` writes the manifest. With --counts-only it measures no time.
 """
 import argparse
 import pathlib
@@ -80,6 +81,7 @@ def main():
     options.add_argument("--ranks", type=int, default=10_000)
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--keep", type=pathlib.Path, help="directory for the dataset, which is used if it exists")
+    options.add_argument("--counts-only", action="store_true", help="count system calls only")
     options.add_argument("--compact", action="store_true", help="also measure compaction, and queries after it")
     options = options.parse_args()
     heaptide = options.bin.resolve() / "heaptide"
@@ -91,11 +93,20 @@ def main():
         heap = place / "heap"
         if not heap.is_dir():
             heap = dataset(heaptide, place, options.ranks)
-        report(heaptide, heap, place, options.rounds)
+        rounds = 0 if options.counts_only else options.rounds
+        if not list(heap.glob("manifest-*.parquet")):
+            report(heaptide, heap, place, rounds)
+            rearrange(heaptide, heap, "index", rounds)
+        report(heaptide, heap, place, rounds)
         if options.compact:
-            elapsed, cpu, _ = measured([heaptide, "dataset", "compact", heap])
-            print(f"compaction: {elapsed:.2f} s, {cpu:.2f} s of CPU")
-            report(heaptide, heap, place, options.rounds)
+            rearrange(heaptide, heap, "compact", rounds)
+            report(heaptide, heap, place, rounds)
+
+
+def rearrange(heaptide, heap, action, rounds):
+    """Runs `heaptide dataset`."""
+    elapsed, cpu, _ = measured([heaptide, "dataset", action, heap])
+    print(f"{action}: {elapsed:.2f} s, {cpu:.2f} s of CPU" if rounds else action)
 
 
 def report(heaptide, heap, place, rounds):
@@ -103,7 +114,7 @@ def report(heaptide, heap, place, rounds):
     for name, query in QUERIES.items():
         words = [heaptide, "sql", "--format", "csv", query, "--dataset", heap]
         runs = [measured(words) for _ in range(rounds)]
-        elapsed, cpu = (min(run[i] for run in runs) for i in (0, 1))
+        elapsed, cpu = (min((run[i] for run in runs), default=0) for i in (0, 1))
         calls = counted(words, place)
         stats = calls.get("statx", 0) + calls.get("newfstatat", 0)
         reads = calls.get("read", 0) + calls.get("pread64", 0)

@@ -31,6 +31,8 @@ pub struct DatasetOptions {
 pub enum DatasetAction {
     /// Merge the files of each table into a few large ones, which are faster to read
     Compact(CompactOptions),
+    /// Write the manifest again, from all files in the directories
+    Index(IndexOptions),
 }
 
 /// `heaptide dataset compact`.
@@ -42,6 +44,19 @@ pub struct CompactOptions {
     #[arg(value_name = "DIR")]
     pub dataset: PathBuf,
 }
+
+/// `heaptide dataset index`.
+#[derive(Args, Debug)]
+#[command(after_help = INDEX_EXAMPLE)]
+pub struct IndexOptions {
+    /// Dataset, for example one to which files were copied by hand
+    #[arg(value_name = "DIR")]
+    pub dataset: PathBuf,
+}
+
+const INDEX_EXAMPLE: &str = "\
+Example:
+  heaptide dataset index heap";
 
 const EXAMPLE: &str = "\
 Example:

@@ -4,7 +4,8 @@
 //! A snapshot has the directories of the runs in the tables that a query names. Directories are
 //! looked up again if they were renamed meanwhile, and runs that an export is moving are omitted
 //! (see `moves`). The files in these directories are listed when a table is read, without those
-//! that the query does not need.
+//! that the query does not need. Directories that the manifest contains are not opened; only the
+//! sizes of the files that the query needs are compared with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,14 +16,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::threads::together;
 use heaptide_command::error::Error;
+use heaptide_command::message::message;
 use heaptide_query::tables::Source;
 
+use crate::file_list::{self, FileList, Listed};
 use crate::layout::{self, Known, Place};
-use crate::manifest::{self, Listed, Manifest};
+use crate::manifest::{KnownFile, KnownRun, KnownRuns, Manifest, RowAt};
 use crate::moves::{self, Kind, Mark};
 use crate::pruning::PlaceFilter;
 
@@ -46,10 +49,12 @@ pub struct DataFile {
     pub place: Place,
     pub bytes: u64,
     pub modified: SystemTime,
-    /// Whether a manifest contains its size, which is the same.
+    /// Whether a list contains its size, which is the same.
     pub is_listed: bool,
-    /// The number of its rows, if a manifest contains it.
+    /// The number of its rows, if a list contains it.
     pub rows: Option<u64>,
+    /// The row of the manifest with the ranges of its values.
+    pub row: Option<RowAt>,
 }
 
 /// A file or directory that is missing or cannot be read.
@@ -73,17 +78,27 @@ pub struct Listing {
     pub damages: Vec<Damage>,
 }
 
+/// Whether the manifest of a dataset is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Files are those of the manifest, as far as it contains their directories.
+    Manifest,
+    /// All directories are opened, and all files in them are found.
+    Directories,
+}
+
 /// A dataset, with the last snapshot of it.
 #[derive(Debug)]
 pub struct Catalog {
     directory: PathBuf,
+    of: Use,
     snapshot: Mutex<Arc<Snapshot>>,
 }
 
 impl Catalog {
     /// Creates a catalog with a snapshot that has no tables.
-    pub fn new(directory: &Path) -> Catalog {
-        Catalog { directory: directory.to_owned(), snapshot: Mutex::default() }
+    pub fn new(directory: &Path, of: Use) -> Catalog {
+        Catalog { directory: directory.to_owned(), of, snapshot: Mutex::default() }
     }
 
     /// Returns its directory.
@@ -103,7 +118,7 @@ impl Catalog {
         let mut snapshot = self.last();
         if !names.iter().all(|name| snapshot.tables.contains_key(name)) {
             let names = names.iter().chain(snapshot.tables.keys()).copied().collect();
-            *snapshot = Arc::new(Snapshot::take(&self.directory, &names)?);
+            *snapshot = Arc::new(Snapshot::take(&self.directory, self.of, &names)?);
         }
         Ok(())
     }
@@ -114,7 +129,7 @@ impl Catalog {
     pub fn refresh(&self) -> Result<(), Error> {
         let mut snapshot = self.last();
         let names = snapshot.tables.keys().copied().collect();
-        *snapshot = Arc::new(Snapshot::take(&self.directory, &names)?);
+        *snapshot = Arc::new(Snapshot::take(&self.directory, self.of, &names)?);
         Ok(())
     }
 
@@ -126,39 +141,55 @@ impl Catalog {
         Ok(self.last().clone())
     }
 
+    /// Returns the manifest of the last snapshot.
+    pub fn last_manifest(&self) -> Option<Arc<Manifest>> {
+        self.last().manifest.clone()
+    }
+
     fn last(&self) -> MutexGuard<'_, Arc<Snapshot>> {
         self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The files of a run in a table.
+#[derive(Debug)]
+pub struct RunPlace {
+    pub directory: PathBuf,
+    /// The number of the directory in the file system.
+    pub number: u64,
+    pub listing: Listing,
 }
 
 /// The directories of some tables of a dataset at one moment.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     dataset: PathBuf,
+    manifest: Option<Arc<Manifest>>,
     tables: BTreeMap<&'static str, Table>,
-    /// The runs of the other tables, by the names of their directories.
-    others: BTreeMap<&'static str, BTreeSet<String>>,
+    /// The runs of the other tables, by the names of their directories, with the numbers of these.
+    others: BTreeMap<&'static str, BTreeMap<String, u64>>,
     /// Runs that an export is moving.
     hidden: BTreeSet<String>,
 }
 
 impl Snapshot {
     /// Takes a snapshot of these tables.
-    fn take(dataset: &Path, names: &BTreeSet<&'static str>) -> Result<Snapshot, Error> {
+    fn take(dataset: &Path, of: Use, names: &BTreeSet<&'static str>) -> Result<Snapshot, Error> {
         let mut hidden = new_runs(&marks(dataset)?);
+        // Read before the directories: a writer of the manifest relies on it.
+        let manifest = if of == Use::Manifest { newest_manifest(dataset) } else { None };
         let others = other_runs(dataset, names)?;
         let named = Source::all().iter().filter(|source| names.contains(source.name));
-        let mut tables: Vec<Table> = named.map(Table::new).collect();
+        let mut tables: Vec<Table> =
+            named.map(|source| Table::new(source, dataset, manifest.as_deref())).collect();
         for table in &mut tables {
-            table.refresh(dataset, &BTreeSet::new(), &hidden)?;
+            table.refresh(dataset, &hidden)?;
         }
         let deadline = Instant::now() + WAIT;
         loop {
-            let known = tables.iter().flat_map(|table| table.runs.keys());
-            let known: BTreeSet<String> = known.chain(others.values().flatten()).cloned().collect();
             let mut is_changed = false;
             for table in &mut tables {
-                is_changed |= table.refresh(dataset, &known, &hidden)?;
+                is_changed |= table.refresh(dataset, &hidden)?;
             }
             let marks = marks(dataset)?;
             hidden.extend(new_runs(&marks));
@@ -168,7 +199,8 @@ impl Snapshot {
                 thread::sleep(POLL);
             } else if !is_changed {
                 let tables = tables.into_iter().map(|table| (table.source.name, table)).collect();
-                return Ok(Snapshot { dataset: dataset.to_owned(), tables, others, hidden });
+                let dataset = dataset.to_owned();
+                return Ok(Snapshot { dataset, manifest, tables, others, hidden });
             } else if Instant::now() > deadline {
                 let path = dataset.display();
                 return Err(Error::new(format!(
@@ -176,6 +208,55 @@ impl Snapshot {
                 )));
             }
         }
+    }
+
+    /// Returns the manifest that was read before the directories.
+    pub fn manifest(&self) -> Option<&Arc<Manifest>> {
+        self.manifest.as_ref()
+    }
+
+    /// Returns the runs of a table that the manifest does not contain, or with other directories.
+    pub fn unknown_runs(&self, source: &Source) -> Vec<String> {
+        let runs = self.tables.get(source.name).into_iter().flat_map(|table| &table.runs);
+        let runs = runs.filter(|(run, found)| found.identity.is_some() && !self.is_hidden(run));
+        runs.map(|(run, _)| run.clone()).collect()
+    }
+
+    /// Returns whether a run of a table has the directory that the manifest contains.
+    pub fn is_known(&self, table: &str, run: &str, directory: u64) -> bool {
+        let found = self.tables.get(table).and_then(|table| table.runs.get(run));
+        found.is_some_and(|of| of.identity.is_none() && of.number == directory)
+            && !self.is_hidden(run)
+    }
+
+    /// Returns the compacted files of a table.
+    pub fn compacted(&self, source: &Source) -> Option<&Listing> {
+        let table = self.tables.get(source.name)?;
+        table.compacted.as_ref().map(|entry| &entry.listing)
+    }
+
+    /// Returns the number of runs of a table whose files are those of the manifest.
+    pub fn known_count(&self, source: &Source) -> usize {
+        let runs = self.tables.get(source.name).into_iter().flat_map(|table| table.runs.values());
+        runs.filter(|found| found.identity.is_none()).count()
+    }
+
+    /// Lists a run of a table by opening its directories; `None` if the snapshot does not have it.
+    ///
+    /// Errors: as for [`Snapshot::listing`].
+    pub fn run(&self, source: &Source, run: &str) -> Result<Option<RunPlace>, Error> {
+        let table = self.tables.get(source.name);
+        let found = table.and_then(|table| Some((table.directory.as_ref()?, table.runs.get(run)?)));
+        let Some(((path, _), found)) = found else {
+            return Ok(None);
+        };
+        let directory = path.join(run);
+        let listing = entry(&directory, run, found.identity, &PlaceFilter::none())?;
+        Ok(Some(RunPlace { directory, number: found.number, listing }))
+    }
+
+    fn is_hidden(&self, run: &str) -> bool {
+        self.hidden.contains(run)
     }
 
     /// Lists the files of a table whose places a filter keeps. Compacted files are always kept.
@@ -188,9 +269,18 @@ impl Snapshot {
         };
         let mut listing = table.compacted.as_ref().map(|of| of.listing.clone()).unwrap_or_default();
         if let Some((path, _)) = &table.directory {
-            let runs = table.runs.iter().filter(|(run, _)| !self.hidden.contains(*run));
-            let runs = kept(filter, runs, |(run, _)| run);
-            for entry in entries(path, &runs, filter)? {
+            let runs = table.runs.iter().filter(|(run, _)| !self.is_hidden(run));
+            let (mut known, mut unknown) = (Vec::new(), Vec::new());
+            for (run, found) in kept(filter, runs, |(run, _)| run) {
+                match table.known.get(run).filter(|_| found.identity.is_none()) {
+                    Some(of) => known.push((run, of)),
+                    None => unknown.push((run, found.identity)),
+                }
+            }
+            let (files, changed) = known_files(path, &known, filter)?;
+            listing.files.extend(files);
+            unknown.extend(changed.into_iter().map(|run| (run, None)));
+            for entry in entries(path, &unknown, filter)? {
                 listing.files.extend(entry.files);
                 listing.damages.extend(entry.damages);
             }
@@ -200,28 +290,42 @@ impl Snapshot {
         Ok(listing)
     }
 
-    /// Returns the directories that runs should have in a table according to their manifests in
+    /// Returns the directories that runs should have in a table according to their lists in
     /// other tables.
     ///
     /// Errors: one of them exists now.
     fn missing(&self, table: &Table, filter: &PlaceFilter) -> Result<Vec<Damage>, Error> {
-        let of_tables = self.tables.iter().map(|(name, of)| (*name, of.runs.keys().collect()));
-        let of_others = self.others.iter().map(|(name, of)| (*name, of.iter().collect()));
-        let mut elsewhere: BTreeMap<&String, &str> = BTreeMap::new();
+        let of_tables = self.tables.iter().map(|(name, of)| {
+            let runs = of.runs.iter().map(|(run, found)| (run, found.number));
+            (*name, runs.collect::<Vec<_>>())
+        });
+        let of_others = self.others.iter().map(|(name, of)| {
+            (*name, of.iter().map(|(run, number)| (run, *number)).collect::<Vec<_>>())
+        });
+        let mut elsewhere: BTreeMap<&String, (&str, u64)> = BTreeMap::new();
         for (name, runs) in of_tables.chain(of_others) {
-            let runs: Vec<&String> = runs;
-            for run in runs {
+            for (run, number) in runs {
                 let is_here = table.runs.contains_key(run) || table.has_compacted(run);
-                if !is_here && !self.hidden.contains(run) {
-                    elsewhere.entry(run).or_insert(name);
+                if !is_here && !self.is_hidden(run) {
+                    elsewhere.entry(run).or_insert((name, number));
                 }
             }
         }
+        if elsewhere.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = self.manifest.as_ref().and_then(|manifest| manifest.directories().ok());
+        let known = known.unwrap_or_default();
         let mut damages = Vec::new();
-        for (run, other) in kept(filter, elsewhere.into_iter(), |(run, _)| run) {
-            // A damaged list is reported by queries of its table.
-            let manifest = Manifest::read(&self.dataset.join(other).join(run)).ok().flatten();
-            if manifest.is_some_and(|of| of.tables.iter().any(|name| name == table.source.name)) {
+        for (run, (other, number)) in kept(filter, elsewhere.into_iter(), |(run, _)| run) {
+            let has_it = if known.get(other).and_then(|runs| runs.get(run)) == Some(&number) {
+                known.get(table.source.name).is_some_and(|runs| runs.contains_key(run))
+            } else {
+                // A damaged list is reported by queries of its table.
+                let list = FileList::read(&self.dataset.join(other).join(run)).ok().flatten();
+                list.is_some_and(|of| of.tables.iter().any(|name| name == table.source.name))
+            };
+            if has_it {
                 let path = self.dataset.join(table.source.name).join(run);
                 if path.is_dir() {
                     return Err(changed(&path)); // the run was replaced by one with more tables
@@ -231,6 +335,26 @@ impl Snapshot {
         }
         Ok(damages)
     }
+}
+
+/// Opens the manifest; without one that can be read, `None`.
+fn newest_manifest(dataset: &Path) -> Option<Arc<Manifest>> {
+    match Manifest::newest(dataset) {
+        Ok(manifest) => manifest.map(Arc::new),
+        Err((path, error)) => {
+            report_unread(dataset, &path, &error);
+            None
+        }
+    }
+}
+
+/// Reports a manifest that cannot be read.
+fn report_unread(dataset: &Path, path: &Path, error: &io::Error) {
+    let (path, dataset) = (path.display(), dataset.display());
+    message(format_args!(
+        "{path}: cannot read it: {error}; all directories are opened instead, until \
+         `heaptide dataset index {dataset}` writes it again"
+    ));
 }
 
 /// Returns the items whose runs a filter keeps.
@@ -256,7 +380,7 @@ fn placed(run: &str) -> (Place, Known) {
 fn other_runs(
     dataset: &Path,
     names: &BTreeSet<&'static str>,
-) -> Result<BTreeMap<&'static str, BTreeSet<String>>, Error> {
+) -> Result<BTreeMap<&'static str, BTreeMap<String, u64>>, Error> {
     let mut others = BTreeMap::new();
     for source in Source::all().iter().filter(|source| !names.contains(source.name)) {
         if let Some(path) = layout::table(dataset, source) {
@@ -270,40 +394,104 @@ fn other_runs(
     Ok(others)
 }
 
-/// Lists the directories of runs, on several threads.
+/// Lists the directories of runs by opening them, on several threads.
 fn entries(
     table: &Path,
-    runs: &[(&String, &Identity)],
+    runs: &[(&String, Option<Identity>)],
     filter: &PlaceFilter,
 ) -> Result<Vec<Listing>, Error> {
+    for_each(runs, |(run, identity)| entry(&table.join(run), run, *identity, filter))
+}
+
+/// Returns the results of a function for items, in no particular order, on several threads.
+///
+/// Errors: those of the function.
+pub fn for_each<T: Sync, R: Send>(
+    items: &[T],
+    of: impl Fn(&T) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (processors * THREADS_PER_PROCESSOR).min(THREADS_MAX).min(runs.len());
+    let threads = (processors * THREADS_PER_PROCESSOR).min(THREADS_MAX).min(items.len());
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
-        while let Some((run, identity)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            done.push(entry(&table.join(run), run, **identity, filter)?);
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push(of(item)?);
         }
         Ok(done)
     };
-    let done: Result<Vec<Vec<Listing>>, Error> =
-        together(threads.max(1), work).into_iter().collect();
+    let done: Result<Vec<Vec<R>>, Error> = together(threads.max(1), work).into_iter().collect();
     Ok(done?.into_iter().flatten().collect())
 }
 
-/// Lists the directory of a run in a table.
+/// Returns the files of runs in a table that the manifest contains and a filter keeps, and the runs
+/// with a file that has another size or time than in the manifest.
+///
+/// Errors: the directory of such a run was renamed since the snapshot.
+fn known_files<'a>(
+    table: &Path,
+    runs: &[(&'a String, &KnownRun)],
+    filter: &PlaceFilter,
+) -> Result<(Vec<DataFile>, BTreeSet<&'a String>), Error> {
+    let files = runs.iter().flat_map(|(run, of)| of.files.iter().map(move |file| (*run, file)));
+    let mut files: Vec<(&String, &KnownFile)> = files.collect();
+    let places: Vec<_> = files.iter().map(|(run, file)| place_below(run, &file.path)).collect();
+    let mut kept = filter.keeps(&places, Known::default()).into_iter();
+    files.retain(|_| kept.next() == Some(true));
+    let found = for_each(&files, |(run, file)| Ok((*run, known_file(table, run, file))))?;
+    let changed: BTreeSet<&String> =
+        found.iter().filter(|(_, file)| file.is_none()).map(|(run, _)| *run).collect();
+    if !changed.is_empty() {
+        // If the run was replaced, the next snapshot has its new directory; else it is damaged.
+        let now = layout::entries(table).map_err(|error| Error::file(table, "read it", error))?;
+        let now: BTreeMap<String, u64> = now.directories.into_iter().collect();
+        let is_same = |run: &String, of: &KnownRun| now.get(run) == Some(&of.directory);
+        let mut replaced = runs.iter().filter(|(run, _)| changed.contains(run));
+        if let Some((run, _)) = replaced.find(|(run, of)| !is_same(run, of)) {
+            return Err(self::changed(&table.join(run)));
+        }
+    }
+    let files = found.into_iter().filter(|(run, _)| !changed.contains(run));
+    Ok((files.filter_map(|(_, file)| file).collect(), changed))
+}
+
+/// Returns a file that the manifest contains, if it still has the same size and time.
+fn known_file(table: &Path, run: &str, known: &KnownFile) -> Option<DataFile> {
+    let (place, _) = place_below(run, &known.path);
+    let path = table.join(run).join(&known.path);
+    let listed = Listed { bytes: known.bytes, rows: known.rows };
+    let file = data_file(&path, place, Some(listed)).ok()?;
+    is_of_time(&file, known).then_some(DataFile { row: Some(known.row), ..file })
+}
+
+/// Returns whether a file was modified at the time that the manifest contains.
+fn is_of_time(file: &DataFile, known: &KnownFile) -> bool {
+    let modified = file.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(modified.as_nanos()) == Ok(known.modified_ns)
+}
+
+/// Returns the place of a file in the directory of a run.
+fn place_below(run: &str, path: &str) -> (Place, Known) {
+    let (mut place, mut known) = placed(run);
+    path.split('/').for_each(|part| known = known.and(place.learn(part)));
+    (place, known)
+}
+
+/// Lists the directory of a run in a table. If the snapshot has its identity, the directory must
+/// have the same.
 fn entry(
     path: &Path,
     run: &str,
-    expected: Identity,
+    expected: Option<Identity>,
     filter: &PlaceFilter,
 ) -> Result<Listing, Error> {
+    let expected = expected.or_else(|| identity(path));
     let (place, known) = placed(run);
     let mut files = Vec::new();
     let walked = collect(path, &place, known, filter, &mut files);
     let listing = walked.map(|()| Entry::new(path, files, run, filter).listing);
     // If the directory was replaced, the files are those of both.
-    if identity(path) != Some(expected) {
+    if expected.is_none() || identity(path) != expected {
         return Err(changed(path));
     }
     listing.map_err(|error| Error::file(path, "read it", error))
@@ -324,7 +512,7 @@ fn collect(
 ) -> io::Result<()> {
     let entries = layout::entries(directory)?;
     files.extend(entries.files.iter().map(|name| (directory.join(name), place.clone())));
-    let inside = |name: &String| {
+    let inside = |(name, _): &(String, u64)| {
         let mut inside = place.clone();
         let learned = inside.learn(name);
         (inside, known.and(learned))
@@ -332,7 +520,7 @@ fn collect(
     let places: Vec<_> = entries.directories.iter().map(inside).collect();
     let kept = filter.keeps(&places, known);
     let below = entries.directories.iter().zip(places).zip(kept).filter(|(_, is_kept)| *is_kept);
-    for ((name, (place, known)), _) in below {
+    for (((name, _), (place, known)), _) in below {
         collect(&directory.join(name), &place, known, filter, files)?;
     }
     Ok(())
@@ -369,78 +557,86 @@ fn identity(directory: &Path) -> Option<Identity> {
     found.is_dir().then(|| (found.dev(), found.ino()))
 }
 
+/// The directory of a run in a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Found {
+    /// Its number in the list of the names in the table.
+    number: u64,
+    /// What identifies it; `None` if the manifest contains its files.
+    identity: Option<Identity>,
+}
+
 /// The directories of a table.
 #[derive(Debug)]
 struct Table {
     source: &'static Source,
+    /// What the manifest contains.
+    known: KnownRuns,
     directory: Option<(PathBuf, Identity)>,
     /// The files that are in the directory itself.
     compacted: Option<Entry>,
     /// The directories in it, by name.
-    runs: BTreeMap<String, Identity>,
+    runs: BTreeMap<String, Found>,
 }
 
 /// The files of a directory.
 #[derive(Debug)]
 struct Entry {
-    manifest: Option<Manifest>,
+    list: Option<FileList>,
     listing: Listing,
 }
 
 impl Table {
-    fn new(source: &'static Source) -> Table {
-        Table { source, directory: None, compacted: None, runs: BTreeMap::new() }
+    fn new(source: &'static Source, dataset: &Path, manifest: Option<&Manifest>) -> Table {
+        let known = manifest.and_then(|manifest| {
+            let report = |error: &io::Error| report_unread(dataset, &manifest.path, error);
+            manifest.files(source).inspect_err(report).ok()
+        });
+        let known = known.unwrap_or_default();
+        Table { source, known, directory: None, compacted: None, runs: BTreeMap::new() }
     }
 
-    /// Looks up the directories that have changed, and those with `names`; returns whether one that
-    /// is not hidden has changed.
-    fn refresh(
-        &mut self,
-        dataset: &Path,
-        names: &BTreeSet<String>,
-        hidden: &BTreeSet<String>,
-    ) -> Result<bool, Error> {
+    /// Looks up all directories that are not hidden; returns whether one has changed.
+    fn refresh(&mut self, dataset: &Path, hidden: &BTreeSet<String>) -> Result<bool, Error> {
         let directory = layout::table(dataset, self.source);
         let directory = directory.and_then(|path| identity(&path).map(|id| (path, id)));
-        if self.directory != directory {
-            self.directory = directory;
-            self.list_all()?;
-            return Ok(true);
+        let is_new = self.directory != directory;
+        self.directory = directory;
+        if is_new {
+            self.runs.clear();
+            self.compacted = None;
         }
-        let Some((path, _)) = directory else {
-            return Ok(false);
+        let Some((path, _)) = &self.directory else {
+            return Ok(is_new);
         };
-        let mut is_changed = false;
-        for name in names.iter().filter(|name| !hidden.contains(*name)) {
-            let now = identity(&path.join(name));
-            if self.runs.get(name).copied() != now {
-                is_changed = true;
-                self.runs.remove(name);
-                self.runs.extend(now.map(|now| (name.clone(), now)));
-            }
-        }
-        Ok(is_changed)
-    }
-
-    fn list_all(&mut self) -> Result<(), Error> {
-        self.runs.clear();
-        self.compacted = None;
-        let Some((path, _)) = self.directory.clone() else {
-            return Ok(());
-        };
-        let found = match layout::entries(&path) {
+        let found = match layout::entries(path) {
             // It was renamed meanwhile, which the next check notices.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            found => found.map_err(|error| Error::file(&path, "read it", error))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.directory = None;
+                return Ok(true);
+            }
+            found => found.map_err(|error| Error::file(path, "read it", error))?,
         };
-        let files = found.files.iter().map(|name| (path.join(name), Place::default())).collect();
-        self.compacted = Some(Entry::new(&path, files, "", &PlaceFilter::none()));
-        for name in found.directories {
-            if let Some(identity) = identity(&path.join(&name)) {
-                self.runs.insert(name, identity);
+        if is_new {
+            let files = found.files.iter().map(|name| (path.join(name), Place::default()));
+            let mut entry = Entry::new(path, files.collect(), "", &PlaceFilter::none());
+            entry.learn_rows(self.known.get(""));
+            self.compacted = Some(entry);
+        }
+        let mut runs = BTreeMap::new();
+        for (name, number) in found.directories {
+            let is_known = self.known.get(&name).is_some_and(|of| of.directory == number);
+            if is_known {
+                runs.insert(name, Found { number, identity: None });
+            } else if let Some(identity) = identity(&path.join(&name)) {
+                runs.insert(name, Found { number, identity: Some(identity) });
             }
         }
-        Ok(())
+        runs.retain(|name, _| !hidden.contains(name));
+        self.runs.retain(|name, _| !hidden.contains(name));
+        let is_changed = is_new || self.runs != runs;
+        self.runs = runs;
+        Ok(is_changed)
     }
 
     /// Returns whether compacted files contain a run, by the name of its directory.
@@ -448,8 +644,8 @@ impl Table {
         let Some(entry) = &self.compacted else {
             return false;
         };
-        match &entry.manifest {
-            Some(manifest) => manifest.runs.contains(run),
+        match &entry.list {
+            Some(list) => list.runs.contains(run),
             None => !entry.listing.files.is_empty(), // version 0.2 wrote no lists
         }
     }
@@ -457,7 +653,7 @@ impl Table {
 
 impl Entry {
     /// Returns the files of a directory with this name in a table, after a comparison with its
-    /// manifest, of which only the files that a filter keeps are expected.
+    /// list, of which only the files that a filter keeps are expected.
     fn new(
         directory: &Path,
         files: Vec<(PathBuf, Place)>,
@@ -465,12 +661,12 @@ impl Entry {
         filter: &PlaceFilter,
     ) -> Entry {
         let mut listing = Listing::default();
-        let manifest = Manifest::read(directory).unwrap_or_else(|error| {
-            let path = directory.join(manifest::NAME);
+        let list = FileList::read(directory).unwrap_or_else(|error| {
+            let path = directory.join(file_list::NAME);
             listing.damages.push(Damage { path, what: error.to_string() });
             None
         });
-        let mut expected = manifest.as_ref().map(|of| of.files.clone()).unwrap_or_default();
+        let mut expected = list.as_ref().map(|of| of.files.clone()).unwrap_or_default();
         for (path, place) in files {
             let relative = path.strip_prefix(directory).ok().and_then(Path::to_str);
             let listed = relative.and_then(|relative| expected.remove(relative));
@@ -479,21 +675,27 @@ impl Entry {
                 Err(what) => listing.damages.push(Damage { path, what }),
             }
         }
-        let of_path = |path: &String| {
-            let (mut place, mut known) = placed(name);
-            path.split('/').for_each(|part| known = known.and(place.learn(part)));
-            (place, known)
-        };
-        let places: Vec<_> = expected.keys().map(of_path).collect();
+        let places: Vec<_> = expected.keys().map(|path| place_below(name, path)).collect();
         let kept = filter.keeps(&places, Known::default());
         let missing = expected.keys().zip(kept).filter(|(_, is_kept)| *is_kept);
         let missing = missing.map(|(name, _)| directory.join(name));
         listing.damages.extend(missing.map(|path| Damage { path, what: "is missing".to_owned() }));
-        Entry { manifest, listing }
+        Entry { list, listing }
+    }
+
+    /// Looks up the rows of compacted files in the manifest.
+    fn learn_rows(&mut self, known: Option<&KnownRun>) {
+        let files = known.into_iter().flat_map(|known| &known.files);
+        let known: BTreeMap<&str, &KnownFile> = files.map(|of| (&*of.path, of)).collect();
+        for file in &mut self.listing.files {
+            let name = file.path.file_name().and_then(|name| name.to_str());
+            let same = name.and_then(|name| known.get(name)).filter(|of| is_of_time(file, of));
+            file.row = same.filter(|of| of.bytes == file.bytes).map(|of| of.row);
+        }
     }
 }
 
-/// Returns a file with its size, which has to be the one of its manifest.
+/// Returns a file with its size, which has to be the one of its list.
 fn data_file(path: &Path, place: Place, listed: Option<Listed>) -> Result<DataFile, String> {
     let failed = |error: io::Error| error.to_string();
     let metadata = path.metadata().map_err(failed)?;
@@ -512,6 +714,7 @@ fn data_file(path: &Path, place: Place, listed: Option<Listed>) -> Result<DataFi
             modified,
             is_listed: listed.is_some(),
             rows: listed.and_then(|listed| listed.rows),
+            row: None,
         }),
     }
 }

@@ -27,8 +27,9 @@ use heaptide_query::tables::Source;
 
 use crate::columns::{self, RUN};
 use crate::dataset_file::{self, Purpose, lock};
+use crate::file_list::FileList;
+use crate::indexing;
 use crate::layout::{self, RUN_KEY};
-use crate::manifest::Manifest;
 use crate::parquet;
 use crate::session::{Dataset, Session, no_dataset};
 use crate::staging;
@@ -57,34 +58,39 @@ pub fn compact(options: &CompactOptions) -> Outcome {
     while session.ask("SET datafusion.execution.target_partitions = 1")?.next()?.is_some() {}
     let next = AtomicUsize::new(0);
     let work = || {
+        let mut is_replaced = false;
         while let Some(source) = Source::all().get(next.fetch_add(1, Ordering::Relaxed)) {
-            compact_table(&session, dataset, source, &compaction)?;
+            is_replaced |= compact_table(&session, dataset, source, &compaction)?;
         }
-        Ok(())
+        Ok(is_replaced)
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let done: Result<Vec<()>, Error> = together(threads, work).into_iter().collect();
-    done?;
+    let done: Result<Vec<bool>, Error> = together(threads, work).into_iter().collect();
+    // A command that was killed may have replaced tables without writing the manifest.
+    if done?.contains(&true) || !indexing::is_current(dataset)? {
+        indexing::rewrite(dataset)?;
+    }
     Ok(())
 }
 
-/// Compacts a table, unless there is nothing to merge.
+/// Compacts a table, unless there is nothing to merge. Returns whether it has replaced the table.
 fn compact_table(
     session: &Session,
     dataset: &Path,
     source: &'static Source,
     compaction: &str,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let table = dataset.join(source.name);
     let failed = |error| Error::file(&table, "compact it", error);
     if !table.is_dir() || is_compact(&table).map_err(failed)? {
-        return Ok(());
+        return Ok(false);
     }
     write(session, dataset, source, compaction).inspect_err(|_| {
         // else the next one does it
         let _ = fs::remove_dir_all(layout::new(dataset, source));
     })?;
-    replace(dataset, source).map_err(failed)
+    replace(dataset, source).map_err(failed)?;
+    Ok(true)
 }
 
 /// Cleans up after a command that was killed: restores or removes directories.
@@ -134,8 +140,8 @@ fn write(
         files.write(&batch)?;
     }
     files.close()?;
-    let mut manifest = Manifest { id: compaction.to_owned(), runs, ..Manifest::default() };
-    let listed = manifest.add_files(&directory).and_then(|()| manifest.write(&directory));
+    let mut list = FileList { id: compaction.to_owned(), runs, ..FileList::default() };
+    let listed = list.add_files(&directory).and_then(|()| list.write(&directory));
     listed.map_err(|error| Error::file(&directory, "list its files", error))
 }
 
@@ -143,7 +149,8 @@ fn write(
 fn runs(table: &Path) -> io::Result<BTreeSet<String>> {
     let compacted = layout::compacted_runs(table)?;
     let compacted = compacted.iter().map(|run| layout::part(RUN, run));
-    Ok(compacted.chain(layout::entries(table)?.directories).collect())
+    let directories = layout::entries(table)?.directories.into_iter().map(|(name, _)| name);
+    Ok(compacted.chain(directories).collect())
 }
 
 /// Renames the new directory to the name of the table, and removes the old one.

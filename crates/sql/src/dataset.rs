@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
@@ -30,7 +31,12 @@ use crate::columns;
 use crate::damage::{check_content, check_ends, check_metadata};
 use crate::explain::explain;
 use crate::layout::{IN_PATHS, Known, Place};
+use crate::manifest::Manifest;
+use crate::manifest_rows::range;
 use crate::pruning::{PlaceFilter, is_about_paths};
+
+/// Up to this many files are read without their ranges in the manifest.
+const FILES_WITHOUT_RANGES: usize = 4;
 
 /// What happens to damaged and missing files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -197,6 +203,17 @@ impl DatasetTable {
     }
 }
 
+impl DatasetTable {
+    /// Returns the manifest that the files were listed with.
+    fn manifest(&self) -> Option<Arc<Manifest>> {
+        match &self.files {
+            Files::Catalog(catalog) => catalog.last_manifest(),
+            #[cfg(feature = "cluster")]
+            Files::Client(..) => None,
+        }
+    }
+}
+
 /// Returns the files that a filter keeps.
 fn only(filter: &PlaceFilter, files: &[DataFile]) -> Vec<DataFile> {
     let known = |file: &DataFile| {
@@ -230,8 +247,12 @@ impl std::fmt::Display for Counted {
     }
 }
 
-/// Returns a file for the engine, with the values in its path.
-fn partitioned(file: &DataFile, table: &TableSchema) -> Result<PartitionedFile, DataFusionError> {
+/// Returns a file for the engine, with the values in its path and the ranges of others.
+fn partitioned(
+    file: &DataFile,
+    table: &TableSchema,
+    ranges: Option<ArrayRef>,
+) -> Result<PartitionedFile, DataFusionError> {
     let absolute = std::path::absolute(&file.path)?;
     let location = ObjectPath::from_absolute_path(absolute)
         .map_err(|error| DataFusionError::External(Box::new(error)))?;
@@ -245,17 +266,31 @@ fn partitioned(file: &DataFile, table: &TableSchema) -> Result<PartitionedFile, 
     let mut partitioned = PartitionedFile::new_from_meta(meta);
     if !file.place.is_in_file() {
         partitioned.partition_values = partition_values(&file.place);
-        partitioned.statistics = Some(Arc::new(statistics_of(file, table)));
+    }
+    if !file.place.is_in_file() || ranges.is_some() {
+        partitioned.statistics = Some(Arc::new(statistics_of(file, table, ranges)));
     }
     Ok(partitioned)
 }
 
 /// Returns what is known about the rows of a file, for the engine, which then skips files that a
-/// join does not need: their values of columns in paths.
-fn statistics_of(file: &DataFile, table: &TableSchema) -> Statistics {
+/// condition or a join does not need: the values of columns in paths, and the ranges of others.
+fn statistics_of(file: &DataFile, table: &TableSchema, ranges: Option<ArrayRef>) -> Statistics {
     let rows = rows_of(&[file]);
     let mut known = Statistics { num_rows: rows, ..Statistics::new_unknown(table.table_schema()) };
     let first = table.file_schema().fields().len();
+    if let Some(ranges) = &ranges {
+        let columns = known.column_statistics.iter_mut().zip(table.file_schema().fields());
+        for (column, field) in columns {
+            if let Some([min, max]) = range(ranges, field.name(), field.data_type()) {
+                column.min_value = Precision::Exact(min);
+                column.max_value = Precision::Exact(max);
+            }
+        }
+    }
+    if file.place.is_in_file() {
+        return known;
+    }
     let values = partition_values(&file.place);
     for (column, value) in known.column_statistics.iter_mut().skip(first).zip(values) {
         if value.is_null() {
@@ -305,7 +340,14 @@ impl DatasetTable {
         let source = ParquetSource::new(scanned.clone()).with_table_parquet_options(options);
         let unknown = Statistics::new_unknown(scanned.table_schema());
         let statistics = Statistics { num_rows: rows_of(files), ..unknown };
-        let files = files.iter().map(|file| partitioned(file, &scanned));
+        // Few files are opened as fast as their ranges are read.
+        let is_worth_it = files.len() > FILES_WITHOUT_RANGES && !projection.is_empty();
+        let manifest = if is_worth_it { self.manifest() } else { None };
+        let files = files.iter().map(|file| {
+            let row = manifest.as_ref().zip(file.row);
+            let ranges = row.and_then(|(manifest, row)| manifest.ranges(self.source, row));
+            partitioned(file, &scanned, ranges)
+        });
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let most = files.len().div_ceil(state.config().target_partitions());
         let groups = files.chunks(most.max(1)).map(|of| FileGroup::new(of.to_vec())).collect();

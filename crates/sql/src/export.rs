@@ -20,6 +20,7 @@ use heaptide_query::tables::Source as Table;
 use crate::columns;
 use crate::dataset_file::{Purpose, lock, try_lock_alone};
 use crate::explain::explain;
+use crate::indexing;
 use crate::layout::{self, Place};
 use crate::moves;
 use crate::parquet;
@@ -72,6 +73,7 @@ pub fn export(options: &ExportOptions) -> Outcome {
         staging.list(run)?;
     }
     runs.iter().try_for_each(|run| staging.publish(run, existing))?;
+    indexing::add_new_runs(directory);
     Ok(())
 }
 

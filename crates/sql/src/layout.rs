@@ -1,13 +1,14 @@
 //! Paths of files in a dataset: `TABLE/run=…/host=…/rank=…/pid=…/image-N.parquet`, like in Hive, so
 //! that readers of such directories know run, host, rank and pid of every record, and read only the
 //! files they need. Compacted files are `TABLE/part-N.parquet`, with run, host and rank among their
-//! columns. Both directories, `run=…` and `TABLE`, have a list of their files (see `manifest`).
+//! columns. Both directories, `run=…` and `TABLE`, have a list of their files (see `file_list`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -244,7 +245,8 @@ fn compacted(table: &Path) -> io::Result<Vec<PathBuf>> {
 /// Names in a directory, sorted.
 #[derive(Debug, Default)]
 pub struct Entries {
-    pub directories: Vec<String>,
+    /// Directories with their numbers in the file system.
+    pub directories: Vec<(String, u64)>,
     /// Data files.
     pub files: Vec<String>,
 }
@@ -258,7 +260,7 @@ pub fn entries(directory: &Path) -> io::Result<Entries> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() {
-            found.directories.push(name);
+            found.directories.push((name, entry.ino()));
         } else if name.ends_with(SUFFIX) {
             found.files.push(name);
         }

@@ -20,9 +20,12 @@ mod dataset;
 mod dataset_file;
 mod explain;
 mod export;
+mod file_list;
 mod functions;
+mod indexing;
 mod layout;
 mod manifest;
+mod manifest_rows;
 mod moves;
 mod parquet;
 mod prompt;
@@ -82,9 +85,10 @@ fn main() -> ExitCode {
             Command::Sql(options) => sql_command::sql(&options),
             Command::Export(options) => export::export(&options),
             Command::Query(options) => calql::query(&options),
-            Command::Dataset(DatasetOptions { action: DatasetAction::Compact(options) }) => {
-                compact::compact(&options)
-            }
+            Command::Dataset(DatasetOptions { action }) => match action {
+                DatasetAction::Compact(options) => compact::compact(&options),
+                DatasetAction::Index(options) => indexing::index(&options),
+            },
             #[cfg(feature = "cluster")]
             Command::Scheduler(options) => cluster::scheduler(&options),
             #[cfg(feature = "cluster")]

@@ -16,7 +16,7 @@ use heaptide_command::output::check_path;
 use heaptide_query::tables::{self, Source};
 use tokio::runtime::Runtime;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Use};
 use crate::cluster::{Cluster, StatementFiles, VERSION};
 use crate::columns;
 use crate::dataset::{Damaged, DatasetTable};
@@ -39,12 +39,15 @@ pub struct Dataset {
     /// The file with the token of the cluster, if it is not the default one.
     pub token_file: Option<PathBuf>,
     pub damaged: Damaged,
+    pub of: Use,
 }
 
 impl Dataset {
-    /// Returns the dataset in a directory, which this process reads; damaged files are errors.
+    /// Returns the dataset in a directory, all of whose files this process reads; damaged files are
+    /// errors.
     pub fn local(directory: &Path) -> Dataset {
-        Dataset::new(directory, None, &ReadingOptions::default())
+        let dataset = Dataset::new(directory, None, &ReadingOptions::default());
+        Dataset { of: Use::Directories, ..dataset }
     }
 
     /// Returns the dataset that the options select.
@@ -54,6 +57,7 @@ impl Dataset {
             cluster: cluster.map(str::to_owned),
             token_file: options.token_file.clone(),
             damaged: if options.skip_damaged { Damaged::Skip } else { Damaged::Refuse },
+            of: Use::Manifest,
         }
     }
 }
@@ -125,7 +129,7 @@ impl Session {
         let directory = &dataset.directory;
         check_path(directory)?;
         dataset_file::check(directory)?;
-        let catalog = Catalog::new(directory);
+        let catalog = Catalog::new(directory, dataset.of);
         if !Source::all().iter().any(|source| catalog.has(source)) {
             return Err(no_dataset(directory));
         }

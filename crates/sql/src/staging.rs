@@ -15,7 +15,8 @@ use heaptide_analysis::files::draft::{exchange, rename_new};
 use heaptide_command::error::Error;
 use heaptide_query::tables::Source;
 
-use crate::manifest::Manifest;
+use crate::file_list::FileList;
+use crate::manifest;
 use crate::moves::{self, Kind, Mark};
 
 /// What happens to a run that is already in the dataset.
@@ -70,8 +71,8 @@ impl Staging {
         let tables: Vec<String> = places.iter().map(|(of, _)| of.name.to_owned()).collect();
         for (_, place) in places {
             let (id, tables) = (self.id.clone(), tables.clone());
-            let mut manifest = Manifest { id, tables, ..Manifest::default() };
-            let listed = manifest.add_files(&place).and_then(|()| manifest.write(&place));
+            let mut list = FileList { id, tables, ..FileList::default() };
+            let listed = list.add_files(&place).and_then(|()| list.write(&place));
             listed.map_err(|error| Error::file(&place, "list its files", error))?;
         }
         Ok(())
@@ -84,9 +85,8 @@ impl Staging {
         let path = moves::mark(&self.dataset, run);
         let failed = |error| Error::file(&path, "write it", error);
         let _locked = self.mark(run, existing)?;
-        let moved = move_run(&self.dataset, &self.id, run, &mut || Ok(()));
-        // On an error the mark stays, because the tables have a part of the run.
-        moved.map_err(|(place, error)| Error::file(&place, "move it to its table", error))?;
+        // On an error the mark stays, because the tables may have a part of the run.
+        move_and_forget(&self.dataset, &self.id, run)?;
         fs::remove_file(&path).map_err(failed)
     }
 
@@ -203,9 +203,17 @@ fn complete(dataset: &Path, run: &str) -> Result<(), Error> {
     let Some(mark) = read else {
         return Ok(());
     };
-    move_run(dataset, &mark.id, run, &mut || Ok(()))
-        .map_err(|(place, error)| Error::file(&place, "move it to its table", error))?;
+    move_and_forget(dataset, &mark.id, run)?;
     fs::remove_file(&path).map_err(|error| Error::file(&path, "remove it", error))
+}
+
+/// Moves a run to the tables, and removes what the manifest contains about an earlier run of its
+/// name.
+fn move_and_forget(dataset: &Path, id: &str, run: &str) -> Result<(), Error> {
+    let moved = move_run(dataset, id, run, &mut || Ok(()));
+    moved.map_err(|(place, error)| Error::file(&place, "move it to its table", error))?;
+    let forgotten = manifest::forget(dataset, run);
+    forgotten.map_err(|(path, error)| Error::file(&path, "write it", error))
 }
 
 /// Called before each change of the tables; in tests, an error simulates a killed process.
@@ -251,7 +259,7 @@ fn replace(new: &Path, place: &Path, old: &Path, step: Step<'_>) -> io::Result<(
 
 /// Returns whether a directory has files of this export.
 fn is_of(directory: &Path, id: &str) -> bool {
-    Manifest::read(directory).is_ok_and(|found| found.is_some_and(|found| found.id == id))
+    FileList::read(directory).is_ok_and(|found| found.is_some_and(|found| found.id == id))
 }
 
 #[cfg(test)]
@@ -259,7 +267,7 @@ mod tests {
     use heaptide_fixtures::Scratch;
 
     use super::*;
-    use crate::catalog::{CHANGED, Catalog, Listing};
+    use crate::catalog::{CHANGED, Catalog, Listing, Use};
     use crate::pruning::PlaceFilter;
 
     const RUN: &str = "run=a";
@@ -279,7 +287,7 @@ mod tests {
 
     /// Returns the tables with their sizes, or the error of a reader.
     fn sizes(dataset: &Path) -> Result<Vec<(&'static str, u64)>, String> {
-        let catalog = Catalog::new(dataset);
+        let catalog = Catalog::new(dataset, Use::Manifest);
         let names = Source::all().iter().map(|source| source.name).collect();
         catalog.prepare(&names).map_err(|error| error.to_string())?;
         let mut sizes = Vec::new();
@@ -355,7 +363,7 @@ mod tests {
         let place = Scratch::new("replaced after a snapshot");
         let small = staged(&place, &["processes", "sites"], 1);
         small.publish(RUN, Existing::Keep).expect("a new run");
-        let catalog = Catalog::new(&place);
+        let catalog = Catalog::new(&place, Use::Manifest);
         let labels = Source::named("labels").expect("a table");
         let listed = || {
             let snapshot = catalog.snapshot(labels).expect("a snapshot");

@@ -124,6 +124,7 @@ fn decode(bytes: &[u8]) -> Option<DatasetTable> {
             modified,
             is_listed: true, // the client has checked it
             rows: numbers.next()?.parse().ok(),
+            row: None,
         });
     }
     Some(DatasetTable::of_client(directory, source, files))
@@ -143,6 +144,7 @@ mod tests {
             modified: UNIX_EPOCH + Duration::from_nanos(1_700_000_000_123_456_789),
             is_listed: true,
             rows,
+            row: None,
         };
         let files = vec![file(path, 99, Some(7)), file(Path::new("part-00000.parquet"), 0, None)];
         let sites = Source::named("sites").expect("a table");

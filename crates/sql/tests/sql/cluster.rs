@@ -118,6 +118,7 @@ fn dataset() -> &'static Path {
                 copy(&of_rank, &node).expect("a copy");
             }
         }
+        output(heaptide().args(["dataset", "index"]).arg(&place));
         place
     })
 }

@@ -8,5 +8,6 @@ mod datasets;
 mod exports;
 mod harness;
 mod judge;
+mod manifest;
 mod ranks;
 mod readers;
