@@ -22,10 +22,12 @@ import time
 QUERIES = {
     "count of processes": "SELECT count(*) FROM processes",
     "owners of one rank": "SELECT owner, sum(live_bytes) AS b FROM sites WHERE rank = 777 GROUP BY 1 ORDER BY b DESC, 1",
+    "processes by peak": "SELECT rank FROM processes WHERE peak_bytes > 1000000000000",
     "peaks of one run": "SELECT process, peak_bytes FROM processes WHERE run = 'rank777'",
     "peaks by rank": "SELECT rank, max(peak_bytes) AS p FROM processes GROUP BY 1 ORDER BY p DESC, 1 LIMIT 10",
     "owners of all ranks": "SELECT owner, sum(live_bytes) AS b FROM sites GROUP BY 1 ORDER BY b DESC, 1 LIMIT 10",
 }
+CALQL = "SELECT owner,sum(live_bytes) WHERE rank=777 GROUP BY owner FORMAT csv"
 CALLS = ("openat", "getdents64", "statx", "newfstatat", "read", "pread64")
 
 
@@ -111,8 +113,9 @@ def rearrange(heaptide, heap, action, rounds):
 
 def report(heaptide, heap, place, rounds):
     print(f"{'query':22} {'s':>7} {'CPU s':>7} {'openat':>9} {'getdents64':>11} {'stat':>9} {'read':>9}")
-    for name, query in QUERIES.items():
-        words = [heaptide, "sql", "--format", "csv", query, "--dataset", heap]
+    commands = [(name, ["sql", "--format", "csv", query]) for name, query in QUERIES.items()]
+    for name, command in [*commands, ("CalQL: one rank", ["query", CALQL])]:
+        words = [heaptide, *command, "--dataset", heap]
         runs = [measured(words) for _ in range(rounds)]
         elapsed, cpu = (min((run[i] for run in runs), default=0) for i in (0, 1))
         calls = counted(words, place)

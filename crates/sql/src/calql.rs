@@ -18,7 +18,7 @@ use heaptide_command::outcome::Outcome;
 use heaptide_command::output;
 use heaptide_command::output::Content;
 use heaptide_command::values;
-use heaptide_query::query::{Format, Layout, Query};
+use heaptide_query::query::{Condition, Format, Layout, Query, Relation};
 use heaptide_query::stream::{Make, Stream};
 use heaptide_query::table::{AttributeId, Form, NodeId, Table};
 use heaptide_query::tables::{self, Info, Source, Wanted};
@@ -28,6 +28,7 @@ use rustc_hash::FxHashMap;
 
 use crate::columns::{RUN, SCOPES};
 use crate::explain::in_query;
+use crate::layout;
 use crate::session::{Dataset, Session};
 
 /// `heaptide query --dataset`.
@@ -113,8 +114,8 @@ fn answer(session: &Session, query: &Query, format: &Format) -> Result<Table, Er
     wrong.map_or(Ok(answer), Err)
 }
 
-/// The columns of a table that a query needs.
-struct Columns(Vec<&'static str>);
+/// The columns of a table that a query needs, and conditions that its records fulfil, in SQL.
+struct Columns(Vec<&'static str>, Vec<String>);
 
 impl Columns {
     fn new(source: &Source, wanted: &Wanted, query: &Query) -> Columns {
@@ -137,7 +138,10 @@ impl Columns {
         }
         names.sort_unstable();
         names.dedup();
-        Columns(names)
+        // A scope can have the name of a column, and a condition then tests both.
+        let is_plain = !names.contains(&SCOPES);
+        let conditions = if is_plain { conditions(query) } else { Vec::new() };
+        Columns(names, conditions)
     }
 
     /// Returns the statement that reads the columns of a table for which `fits` is true. Rows are
@@ -146,8 +150,52 @@ impl Columns {
         let mut columns: Vec<String> =
             self.0.iter().filter(|name| fits(name)).map(|name| format!("\"{name}\"")).collect();
         columns.push("1".to_owned());
-        format!("SELECT {} FROM \"{}\"", columns.join(", "), source.name)
+        let mut statement = format!("SELECT {} FROM \"{}\"", columns.join(", "), source.name);
+        if !self.1.is_empty() {
+            statement += &format!(" WHERE {}", self.1.join(" AND "));
+        }
+        statement
     }
+}
+
+/// Returns conditions of a query on values that are in paths, so that other files are not opened.
+/// Records that do not fulfil them do not fulfil those of the query, which are evaluated for the
+/// others again.
+fn conditions(query: &Query) -> Vec<String> {
+    let derived = |name: &str| query.lets.iter().any(|derived| derived.target.text == name);
+    let mut found = Vec::new();
+    let mut open: Vec<&Condition> = query.filter.iter().collect();
+    while let Some(condition) = open.pop() {
+        let test = match condition {
+            Condition::All(parts) => {
+                open.extend(parts);
+                continue;
+            }
+            Condition::Test(test) if !derived(&test.attribute.text) => test,
+            _ => continue,
+        };
+        let (operator, value) = match &test.relation {
+            Relation::Equal(value) => ("=", value),
+            Relation::Less(value) => ("<", value),
+            Relation::LessOrEqual(value) => ("<=", value),
+            Relation::Greater(value) => (">", value),
+            Relation::GreaterOrEqual(value) => (">=", value),
+            _ => continue,
+        };
+        match &*test.attribute.text {
+            name @ (layout::RUN | layout::HOST) if operator == "=" => {
+                found.push(format!("{name} = '{}'", value.replace('\'', "''")));
+            }
+            // Other numbers are compared as fractions.
+            name @ layout::RANK
+                if value.parse::<u32>().is_ok_and(|of| of.to_string() == *value) =>
+            {
+                found.push(format!("{name} {operator} {value}"));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Converts batches of a dataset to tables that share their texts and nodes.
@@ -290,5 +338,41 @@ fn lists(table: &mut Table, id: AttributeId, form: Form, array: &ArrayRef) {
             Form::Tree => table.of_mut(id).column.set(row, Bits(node.0.into())),
             _ => table.others[row] = node,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, expected: &str) {
+        let query = parse(query).expect("a query");
+        let source = Source::all().iter().find(|source| source.name == "sites").expect("a table");
+        let wanted = Wanted::of(&query, &parse_format("csv").expect("a format"));
+        let statement = Columns::new(source, &wanted, &query).select(source, |_| false);
+        let condition = statement.split_once(" WHERE ").map_or("", |(_, condition)| condition);
+        assert_eq!(condition, expected);
+    }
+
+    #[test]
+    fn conditions_on_paths_are_passed_to_the_engine_if_no_other_record_can_match() {
+        let start = "SELECT owner,sum(live_bytes) GROUP BY owner WHERE ";
+        let query = |conditions: &str| format!("{start}{conditions}");
+        check(&query("rank=7"), "rank = 7");
+        check(&query("rank>=7,rank<9,live_bytes>0"), "rank < 9 AND rank >= 7");
+        check(&query("run=it's,host=n1"), "host = 'n1' AND run = 'it''s'");
+        // A missing rank is not equal to any, and other numbers are fractions.
+        for others in
+            ["not(rank=7)", "rank", "not(rank)", "rank=07", "rank=7.5", "rank=-1", "rank=x"]
+        {
+            check(&query(others), "");
+        }
+        check(
+            "LET rank=scale(live_bytes,2) SELECT owner,sum(live_bytes) GROUP BY owner WHERE rank=7",
+            "",
+        );
+        // `region` may be a scope, and then `rank` may be one, too.
+        check("SELECT region,sum(live_bytes) GROUP BY region WHERE rank=7", "");
     }
 }

@@ -89,6 +89,36 @@ fn queries_open_only_files_with_matching_values() {
 }
 
 #[test]
+fn calql_opens_only_the_files_of_its_ranks() {
+    let place = scratch("opened by rank");
+    let [job, dataset] = job_and_dataset(&place, RANKS);
+    let query = |condition: &str, source: &[&Path]| {
+        let calql = format!(
+            "SELECT owner,sum(requested_bytes) WHERE {condition} GROUP BY owner ORDER BY owner FORMAT csv"
+        );
+        let mut command = heaptide();
+        command.arg("query").arg(calql).args(source);
+        command
+    };
+    let of_dataset = [Path::new("--dataset"), &dataset];
+    let expected = output(&mut query("rank=5", &[&job.join("r5.heaptide")]));
+    assert!(expected.contains("cache,900000\n"), "{expected}");
+    for path in data(&dataset, "sites") {
+        if !path.to_string_lossy().contains("/rank=5/") {
+            spoil(&path);
+        }
+    }
+    for condition in ["rank=5", "rank>4,rank<=5", "run=r5", "rank=5,run=r5,live_bytes>0"] {
+        assert_eq!(output(&mut query(condition, &of_dataset)), expected, "{condition}");
+    }
+    let said = refused(&mut query("rank=6", &of_dataset));
+    assert!(said.contains("rank=6") && said.lines().count() == 1, "{said}");
+    for condition in ["not(rank=6)", "rank"] {
+        assert!(refused(&mut query(condition, &of_dataset)).contains("is damaged"), "{condition}");
+    }
+}
+
+#[test]
 fn the_manifest_follows_exports_replacements_and_compactions() {
     let place = scratch("manifest over time");
     let dataset = place.join("heap");
