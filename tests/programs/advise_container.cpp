@@ -1,6 +1,6 @@
 //! `heaptide advise`: a cache that grows with each line of the program's input, after which it
-//! prints "done"; "ready" before the first. With -DALIKE it keeps at most 200 entries. With -DLASTING
-//! the cache is not destroyed at exit.
+//! prints "done"; "ready" before the first. With -DALIKE it keeps at most 200 entries. With
+//! -DLASTING the cache is not destroyed at exit.
 //
 //   each round  known
 //   cache       100 entries: nodes of the map, and strings of 1,001 bytes (1,016 usable)

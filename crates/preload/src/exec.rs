@@ -228,6 +228,10 @@ struct Given<'a> {
     output_is_relative: bool,
     /// Which of the inherited variables exist, as bits in their order.
     variables: u32,
+    /// The index of the entry that names the recorder as the tool of Kokkos.
+    kokkos_tool: Option<usize>,
+    /// Whether another tool is named by the former variable. Kokkos ends a program with both.
+    has_other_kokkos_tool: bool,
 }
 
 impl<'a> Given<'a> {
@@ -242,6 +246,8 @@ impl<'a> Given<'a> {
             output: None,
             output_is_relative: false,
             variables: 0,
+            kokkos_tool: None,
+            has_other_kokkos_tool: false,
         };
         // SAFETY: the caller's contract.
         while let Some(entry) = unsafe { given.entry(given.count) } {
@@ -268,6 +274,11 @@ impl<'a> Given<'a> {
         if let Some(value) = entry.strip_prefix(b"LD_PRELOAD=") {
             self.preload = Some((self.count, value)); // of several, the last one is effective
         }
+        if entry.strip_prefix(KOKKOS_TOOL).is_some_and(is_recorder) {
+            self.kokkos_tool = Some(self.count);
+        }
+        self.has_other_kokkos_tool |=
+            entry.strip_prefix(FORMER_KOKKOS_TOOL).is_some_and(|value| !is_recorder(value));
         if !entry.starts_with(PREFIX.as_bytes()) {
             return;
         }
@@ -321,7 +332,8 @@ impl<'a> Given<'a> {
             }
             None => {
                 let output = self.output.is_none() || self.output_is_relative;
-                if loads && !output && self.missing(handed_on).next().is_none() {
+                let is_kept = self.dropped().is_none();
+                if loads && !output && is_kept && self.missing(handed_on).next().is_none() {
                     return self.environment;
                 }
                 if !loads {
@@ -349,6 +361,11 @@ impl<'a> Given<'a> {
         missing.map(|(_, variable)| variable).filter(|v| !v.is_empty() && !v.starts_with(OUTPUT))
     }
 
+    /// Returns the index of an entry that the program must not get.
+    fn dropped(&self) -> Option<usize> {
+        self.kokkos_tool.filter(|_| self.has_other_kokkos_tool)
+    }
+
     /// # Safety
     /// The environment has not changed since it was read.
     unsafe fn copy_to(&self, new: &mut Words) {
@@ -356,7 +373,7 @@ impl<'a> Given<'a> {
             let is_preload = self.preload.is_some_and(|(at, _)| at == index);
             let replaced =
                 is_preload && new.has_preload || new.has_output && self.output == Some(index);
-            if !replaced {
+            if !replaced && self.dropped() != Some(index) {
                 // SAFETY: the caller's contract.
                 new.push(unsafe { *self.environment.add(index) as *const u8 });
             }
@@ -366,6 +383,8 @@ impl<'a> Given<'a> {
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=\0";
 const OUTPUT: &[u8] = b"HEAPTIDE_OUTPUT=";
+const KOKKOS_TOOL: &[u8] = b"KOKKOS_TOOLS_LIBS=";
+const FORMER_KOKKOS_TOOL: &[u8] = b"KOKKOS_PROFILE_LIBRARY=";
 /// The changes of a `heaptide run` to the environment, in its own format.
 const RUN: &[u8] = b"HEAPTIDE_RUN=";
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Where these fields are depends on the version of glibc. The C library has that in constants for
-//! debuggers (`_thread_db_…`, the data of libthread_db). Without them, as in other C libraries, such
-//! blocks are what the memory that they are in is.
+//! debuggers (`_thread_db_…`, the data of libthread_db). Without them, as in other C libraries,
+//! such blocks are what the memory that they are in is.
 
 use heaptide_attach::picture::Picture;
 

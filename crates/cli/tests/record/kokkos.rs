@@ -49,6 +49,9 @@ fn another_tool_of_kokkos_stays() {
         let outcome = run(&mut command, &place);
         assert_eq!(outcome.stdout, "libother.so\n", "{}", outcome.stderr);
     }
+    let (mut command, place, _) = recorded("kokkos_script", &["--force"]);
+    let script = "export KOKKOS_PROFILE_LIBRARY=libother.so; env | grep -c ^KOKKOS_; true";
+    assert_eq!(run(command.args(["sh", "-c", script]), &place).stdout, "1\n");
     let (mut command, place, _) = recorded("kokkos_none", &["--force", "--no-preload"]);
     assert_eq!(run(command.args(print), &place).stdout, "\n");
 }
