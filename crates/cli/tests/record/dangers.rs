@@ -83,6 +83,7 @@ dangers! {
     static_program "static.c"
     musl_dynamic "musl.c"
     musl_static "musl_static.c"
+    musl_static_that_frees_nothing "musl_keeps.c"
     quick_exit "quick_exit.c"
     exit_at_once "exit_at_once.c"
     main_thread_leaves_first "thread_exits.c"

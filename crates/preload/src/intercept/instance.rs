@@ -4,7 +4,8 @@ use super::island::Island;
 use super::kept;
 use super::outcome::{self, Note};
 use super::patch::{self, Patch, Refusal, write_all};
-use crate::family::{Family, Shape, Statistics};
+use crate::attachment;
+use crate::family::{Family, STANDARD, Shape, Statistics};
 use crate::family_calls::{self, Function, Moved};
 use crate::own_allocator;
 use core::mem::transmute;
@@ -84,7 +85,10 @@ impl Instance {
             return self.has(|shape| !shape.is_slow_path());
         }
         let allocates = |shape: Shape| shape != Shape::Free && !shape.is_slow_path();
-        self.has(|shape| shape == Shape::Free) && self.has(allocates)
+        // Of the C library, only what a static program uses is linked: one that frees nothing has
+        // no `free`.
+        let is_part = attachment::is_inserted() && core::ptr::eq(self.family, &STANDARD);
+        (is_part || self.has(|shape| shape == Shape::Free)) && self.has(allocates)
     }
 
     fn has(&self, is_it: impl Fn(Shape) -> bool) -> bool {
