@@ -17,13 +17,8 @@ use crate::ptrace::{self, Event};
 const CALL: [u8; 2] = [0x0f, 0x05];
 /// `int3`
 const STOP: u8 = 0xcc;
-/// Bytes below the stack pointer that a function may use.
-const RED_ZONE: u64 = 128;
-const NO_CALL: u64 = u64::MAX;
 
 const OPENAT: u64 = 257;
-const CLOSE: u64 = 3;
-const MMAP: u64 = 9;
 const MPROTECT: u64 = 10;
 const RT_SIGACTION: u64 = 13;
 
@@ -37,7 +32,8 @@ const ANONYMOUS: u64 = 0x20;
 pub struct Remote<'a> {
     pid: Pid,
     memory: &'a Memory,
-    until: Instant,
+    /// When waiting ends; `None` while the program runs code of the library.
+    until: Option<Instant>,
     /// The entry of the program, and the bytes there.
     entry: u64,
     before: [u8; CALL.len()],
@@ -64,7 +60,7 @@ impl<'a> Remote<'a> {
         let ignored = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let ignored = field(&ignored, "SigIgn").and_then(|set| u64::from_str_radix(set, 16).ok());
         let ignores_stops = ignored.is_some_and(|set| set & bit(libc::SIGTRAP) != 0);
-        let held_back = Vec::new();
+        let (until, held_back) = (Some(until), Vec::new());
         let mut remote =
             Remote { pid, memory, until, entry, before, registers, mask, ignores_stops, held_back };
         ptrace::set_signal_mask(pid, !bit(libc::SIGTRAP))?;
@@ -89,7 +85,7 @@ impl<'a> Remote<'a> {
     /// Errors: there is none.
     pub fn map(&mut self, bytes: u64) -> io::Result<u64> {
         let arguments = [0, bytes, PROT_NONE, PRIVATE | ANONYMOUS, u64::MAX, 0];
-        self.system_call(MMAP, arguments)
+        self.system_call(machine::MMAP, arguments)
     }
 
     /// Maps a part of a file at an address.
@@ -104,7 +100,7 @@ impl<'a> Remote<'a> {
         offset: u64,
     ) -> io::Result<()> {
         let arguments = [start, bytes, protection, PRIVATE | FIXED, file, offset];
-        self.system_call(MMAP, arguments).map(|_| ())
+        self.system_call(machine::MMAP, arguments).map(|_| ())
     }
 
     /// Changes the protection of memory.
@@ -140,7 +136,7 @@ impl<'a> Remote<'a> {
     ///
     /// Errors: the kernel's.
     pub fn close(&mut self, descriptor: u64) -> io::Result<()> {
-        self.system_call(CLOSE, [descriptor, 0, 0, 0, 0, 0]).map(|_| ())
+        self.system_call(machine::CLOSE, [descriptor, 0, 0, 0, 0, 0]).map(|_| ())
     }
 
     fn system_call(&mut self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
@@ -149,14 +145,13 @@ impl<'a> Remote<'a> {
         let begun = Registers {
             rip: self.entry,
             rax: number,
-            orig_rax: NO_CALL,
             rdi,
             rsi,
             rdx,
             r10,
             r8,
             r9,
-            ..base
+            ..machine::without_call(&base)
         };
         machine::set_registers(self.pid, begun)?;
         self.await_call()?;
@@ -197,17 +192,19 @@ impl<'a> Remote<'a> {
         Ok(())
     }
 
-    /// Calls functions without arguments, one after the other.
+    /// Calls functions without arguments, one after the other. They cannot be interrupted, so this
+    /// waits for them without a limit, as a program waits for its loader.
     ///
-    /// Errors: the process ended, or one needs too long.
+    /// Errors: the process ended.
     pub fn call_each(&mut self, functions: &[u64]) -> io::Result<()> {
+        self.until = None;
         let extended = machine::extended_state(self.pid)?;
         let base = self.registers;
-        let rsp = ((base.rsp - RED_ZONE) & !15) - 8;
+        let rsp = (machine::below_red_zone(&base) & !15) - 8;
         self.memory.write(self.entry, &[STOP])?;
         for &function in functions {
             self.memory.write(rsp, &self.entry.to_ne_bytes())?;
-            let begun = Registers { rip: function, rsp, orig_rax: NO_CALL, ..base };
+            let begun = Registers { rip: function, rsp, ..machine::without_call(&base) };
             machine::set_registers(self.pid, begun)?;
             self.await_stop()?;
         }
@@ -236,7 +233,7 @@ impl<'a> Remote<'a> {
     fn ignore_stops(&mut self) -> io::Result<()> {
         const IGNORED: u64 = 1;
         const SET_BYTES: u64 = 8;
-        let action = self.registers.rsp - RED_ZONE - 32;
+        let action = machine::below_red_zone(&self.registers) - 32;
         let words = [IGNORED, 0, 0, 0];
         let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
         self.memory.write(action, &bytes)?;
@@ -283,7 +280,7 @@ impl<'a> Remote<'a> {
                     self.held_back.push(signal);
                     return Ok(Event::Stopped);
                 }
-                Event::Nothing if Instant::now() > self.until => {
+                Event::Nothing if self.until.is_some_and(|until| Instant::now() > until) => {
                     return Err(io::Error::from(io::ErrorKind::TimedOut));
                 }
                 Event::Nothing => ptrace::await_event(),
