@@ -168,13 +168,18 @@ struct heaptide_interface {
 // The recorder was looked up and not found.
 #define HEAPTIDE_ABSENT_ ((const struct heaptide_interface *)1)
 
-// NULL before the lookup; then the recorder's table or HEAPTIDE_ABSENT_.
-HEAPTIDE_SHARED_ const struct heaptide_interface *heaptide_found_;
+// In static programs, where nothing can look up the recorder, the recorder finds this section.
+struct heaptide_link_type_ {
+    const struct heaptide_interface *table;  // NULL before the lookup; or HEAPTIDE_ABSENT_
+    size_t needed;                           // bytes of the table
+};
+HEAPTIDE_SHARED_ __attribute__((section("heaptide_link"))) struct heaptide_link_type_
+    heaptide_link_ = {NULL, sizeof(struct heaptide_interface)};
 
 #if (defined(__x86_64__) || defined(__AARCH64EL__)) && defined(__linux__) && defined(__LP64__)
 
-// NULL in static programs, and with an old C library if libdl is not loaded. With a weakref, the
-// program's own references to dlsym stay strong.
+// NULL in most static programs, and with an old C library if libdl is not loaded. With a weakref,
+// the program's own references to dlsym stay strong.
 static void *heaptide_dlsym_(void *handle, const char *name) __attribute__((weakref("dlsym")));
 
 // Written in assembly so that the reference goes through the global offset table in every kind of
@@ -203,23 +208,23 @@ heaptide_find_(void)
     // need a comparison with `size` at their use.
     if (!found || found->version < 1 || found->size < sizeof(struct heaptide_interface))
         found = HEAPTIDE_ABSENT_;
-    __atomic_store_n(&heaptide_found_, found, __ATOMIC_RELEASE);
+    __atomic_store_n(&heaptide_link_.table, found, __ATOMIC_RELEASE);
     return found;
 }
 
 #else
 
-#define heaptide_find_() (heaptide_found_ = HEAPTIDE_ABSENT_)
+#define heaptide_find_() (heaptide_link_.table = HEAPTIDE_ABSENT_)
 
 #endif
 
 // Returns the recorder's table, or NULL if it is not loaded.
 static inline const struct heaptide_interface *heaptide_table_(void)
 {
-    const struct heaptide_interface *found = __atomic_load_n(&heaptide_found_, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(!found, 0))
-        found = heaptide_find_();
-    return found == HEAPTIDE_ABSENT_ ? NULL : found;
+    const struct heaptide_interface *t = __atomic_load_n(&heaptide_link_.table, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(!t, 0))
+        t = heaptide_find_();
+    return t == HEAPTIDE_ABSENT_ ? NULL : t;
 }
 
 // Returns whether the recorder is loaded into this process.
@@ -289,8 +294,7 @@ static inline uint32_t heaptide_cached_name_(uint32_t *cached, const char *attri
 static inline void heaptide_scope_begin(uint32_t name)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t && name)
-        t->scope_begin(name);
+    if (t && name) t->scope_begin(name);
 }
 
 // Leaves the scope with this number, usually the innermost one. If it is open but not innermost,
@@ -299,8 +303,7 @@ static inline void heaptide_scope_begin(uint32_t name)
 static inline void heaptide_scope_end(uint32_t name)
 {
     const struct heaptide_interface *t = heaptide_table_();
-    if (t && name)
-        t->scope_end(name);
+    if (t && name) t->scope_end(name);
 }
 
 // Leaves the innermost scope, regardless of its name. Not loaded: does nothing.

@@ -28,4 +28,4 @@ mod view;
 pub use error::Error;
 pub use memory::{Mapping, file_of};
 pub use session::{Detached, Pause, Request, attach, detach};
-pub use threads::number_inside;
+pub use threads::{number_inside, thread_of};

@@ -36,14 +36,36 @@ pub fn seize(tid: Pid) -> io::Result<()> {
     }
 }
 
-/// Starts to trace a process that is about to execute a program, where it will stop. The kernel
+/// The options for a thread that is about to execute a program, where it will stop. The kernel
+/// kills it if this thread ends before it is released.
+fn for_exec() -> nix::sys::ptrace::Options {
+    use nix::sys::ptrace::Options;
+    let at_exec = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL;
+    Options::PTRACE_O_TRACESYSGOOD | at_exec
+}
+
+/// Starts to trace a thread that is about to execute a program, where it will stop. The kernel
 /// kills it if this thread ends before it is released.
 ///
 /// Errors: the kernel's.
-pub fn seize_for_exec(pid: Pid) -> io::Result<()> {
+pub fn seize_for_exec(tid: Pid) -> io::Result<()> {
+    Ok(nix::sys::ptrace::seize(tid, for_exec())?)
+}
+
+/// Starts to trace a thread and the next process that it makes. Both will stop there.
+///
+/// Errors: the kernel's.
+pub fn seize_for_spawn(tid: Pid) -> io::Result<()> {
     use nix::sys::ptrace::Options;
-    let at_exec = Options::PTRACE_O_TRACEEXEC | Options::PTRACE_O_EXITKILL;
-    Ok(nix::sys::ptrace::seize(pid, Options::PTRACE_O_TRACESYSGOOD | at_exec)?)
+    let copies = Options::PTRACE_O_TRACEFORK | Options::PTRACE_O_TRACECLONE;
+    Ok(nix::sys::ptrace::seize(tid, copies | Options::PTRACE_O_TRACEVFORK)?)
+}
+
+/// Changes the options of a stopped process to those of [`seize_for_exec`].
+///
+/// Errors: the kernel's.
+pub fn trace_exec(pid: Pid) -> io::Result<()> {
+    Ok(nix::sys::ptrace::setoptions(pid, for_exec())?)
 }
 
 /// Returns a register set of a stopped thread.
@@ -168,7 +190,10 @@ pub fn event(tid: Pid) -> io::Result<Event> {
     }
     Ok(match (libc::WSTOPSIG(status), status >> 16) {
         (_, EVENT_STOP) => Event::Stopped,
-        (libc::SIGTRAP, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_CLONE) => Event::Forked,
+        (
+            libc::SIGTRAP,
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE,
+        ) => Event::Forked,
         (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => Event::Executed,
         (CALL, _) => Event::Call,
         (signal, _) => Event::Signal(signal),

@@ -51,6 +51,11 @@ pub fn number_inside(id: Pid) -> Option<u32> {
     field(&status, "NSpid")?.split_whitespace().next_back()?.parse().ok()
 }
 
+/// Returns the thread of a process that sees itself as this number; `None` if it has ended.
+pub fn thread_of(pid: Pid, inside: u32) -> Option<Pid> {
+    threads(pid).ok()?.into_iter().find(|&tid| number_inside(tid) == Some(inside))
+}
+
 impl Stopped {
     /// Stops a thread; `None` if it has ended.
     ///

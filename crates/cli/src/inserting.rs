@@ -1,20 +1,22 @@
 //! Puts the recorder into static programs that recorded processes execute: a helper process of
 //! `heaptide run` listens for requests of the recorder in these processes.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
 
-use heaptide_attach::insert::Insertion;
+use heaptide_attach::insert::{Executor, Insertion};
+use heaptide_attach::thread_of;
 use heaptide_command::message::message;
-use heaptide_format::attachment::{INSERTION_ADDRESS, INSERTION_BEGUN, INSERTION_CANCELLED};
+use heaptide_format::attachment::{
+    EXECUTOR_THREAD, INSERTION_ADDRESS, INSERTION_BEGUN, INSERTION_CANCELLED,
+    INSERTION_REQUEST_BYTES, InsertionRequest,
+};
 use heaptide_supervise::exec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -58,26 +60,38 @@ fn serve(listener: &UnixListener, library: &Path, end: BorrowedFd) {
     }
 }
 
-/// Serves one process, which executes a program once it has the answer.
+/// Serves one process, which executes or starts a program once it has the answer.
 fn serve_one(mut stream: UnixStream, library: &Path) {
     let Ok(peer) = getsockopt(&stream, PeerCredentials) else { return };
-    let mut byte = [0];
+    let mut request = [0; INSERTION_REQUEST_BYTES];
     // Any user can connect to an abstract address.
     let is_own = peer.uid() == geteuid().as_raw() || peer.uid() == 0;
-    if peer.pid() <= 0 || !is_own || stream.read_exact(&mut byte).is_err() {
+    if peer.pid() <= 0 || !is_own || stream.read_exact(&mut request).is_err() {
         return;
     }
-    let Ok(insertion) = Insertion::begin(Pid::from_raw(peer.pid()), library) else { return };
+    let process = Pid::from_raw(peer.pid());
+    let request = InsertionRequest::of(request);
+    let Some(thread) = thread_of(process, request.thread) else { return };
+    let executor = match request.executor {
+        EXECUTOR_THREAD => Executor::Thread { process, thread },
+        _ => Executor::NewOf(thread),
+    };
+    let Ok(insertion) = Insertion::begin(executor, library) else { return };
     if stream.write_all(&[INSERTION_BEGUN]).is_err() {
         return insertion.cancel();
     }
-    // Exec closes the connection.
+    // The connection is closed when the program is executed, or started.
+    let mut byte = [0];
     if stream.read(&mut byte).is_ok_and(|read| read > 0) && byte[0] == INSERTION_CANCELLED {
         return insertion.cancel();
     }
-    let program = fs::read_link(format!("/proc/{}/exe", peer.pid())).unwrap_or_default();
-    if let Err(why) = insertion.finish() {
-        let program = OsStr::from_bytes(program.as_os_str().as_bytes());
+    let program = insertion.program();
+    let done = match executor {
+        Executor::Thread { .. } => insertion.finish(),
+        Executor::NewOf(_) => insertion.end(),
+    };
+    if let Err(why) = done {
+        let program = program.get().map_or(Path::new("a program"), |path| path);
         message(format_args!(
             "not recorded: {} is statically linked, and {why}",
             program.display()

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::recording::metadata::{self, Member, Metadata};
 use heaptide_analysis::recording::running;
-use heaptide_attach::insert::Insertion;
+use heaptide_attach::insert::{Executor, Insertion};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
@@ -202,7 +202,7 @@ fn start(
     });
     let is_static = obstacle.as_ref().is_some_and(Obstacle::is_static);
     let inserted = settings.recorder().filter(|_| is_static);
-    let inserted = inserted.map(|library| Insertion::begin(held.pid, library));
+    let inserted = inserted.map(|library| Insertion::begin(Executor::process(held.pid), library));
     if let Some(obstacle) = obstacle.as_ref().filter(|_| inserted.is_none()) {
         message(obstacle.announcement());
     }

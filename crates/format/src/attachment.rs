@@ -28,12 +28,43 @@ pub const LINK_INSERTED: u32 = 3;
 
 /// The start of the abstract address of a socket at which a command of a recording listens for
 /// processes that are about to execute a static program. The device and the inode of the
-/// recording's directory follow, as `DEVICE-INODE` in decimal. A process sends one byte when it is
-/// ready.
+/// recording's directory follow, as `DEVICE-INODE` in decimal. A process sends an
+/// [`InsertionRequest`] when it is ready, and closes the connection when it has executed the
+/// program, or has started it.
 pub const INSERTION_ADDRESS: &str = "heaptide-insert-";
+/// Size of [`InsertionRequest`].
+pub const INSERTION_REQUEST_BYTES: usize = size_of::<InsertionRequest>();
+/// [`InsertionRequest::executor`]: the thread itself.
+pub const EXECUTOR_THREAD: u32 = 0;
+/// [`InsertionRequest::executor`]: a process that the thread is about to make.
+pub const EXECUTOR_NEW: u32 = 1;
+
+/// What a process asks of the command: to trace the one that will execute a static program.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InsertionRequest {
+    /// `EXECUTOR_*`.
+    pub executor: u32,
+    /// The number of the thread, as the process sees it.
+    pub thread: u32,
+}
+
+impl InsertionRequest {
+    /// Returns it as it is sent.
+    pub fn bytes(self) -> [u8; INSERTION_REQUEST_BYTES] {
+        (u64::from(self.executor) | u64::from(self.thread) << 32).to_le_bytes()
+    }
+
+    /// Returns what was sent.
+    pub fn of(bytes: [u8; INSERTION_REQUEST_BYTES]) -> InsertionRequest {
+        let word = u64::from_le_bytes(bytes);
+        InsertionRequest { executor: word as u32, thread: (word >> 32) as u32 }
+    }
+}
+
 /// The answer of a command that traces the process.
 pub const INSERTION_BEGUN: u8 = b'+';
-/// Sent by a process after its exec has failed.
+/// Sent by a process if the program was not started.
 pub const INSERTION_CANCELLED: u8 = b'-';
 
 /// The library's symbol of the addresses of its own [`MEMORY_FUNCTIONS`], 8 bytes each.

@@ -127,14 +127,26 @@ unsafe extern "C" {
 const UNKNOWN: usize = 0;
 /// This process has no recorder, and none can be loaded later.
 const ABSENT: usize = 1;
-/// `UNKNOWN`, `ABSENT`, or the address of the table.
-static STATE: AtomicUsize = AtomicUsize::new(UNKNOWN);
+
+/// The variable of the section `heaptide_link`, which the recorder finds in static programs, where
+/// nothing can look up the recorder.
+#[repr(C)]
+struct Link {
+    /// `UNKNOWN`, `ABSENT`, or the address of the table.
+    state: AtomicUsize,
+    /// Bytes of the table, which the recorder reads.
+    needed: usize,
+}
+
+// SAFETY: nothing else is in this section, and the recorder writes only to `state`.
+#[unsafe(link_section = "heaptide_link")]
+static LINK: Link = Link { state: AtomicUsize::new(UNKNOWN), needed: size_of::<Table>() };
 
 /// Returns the table if the recorder is loaded. After the first call this takes a load and a
 /// branch.
 #[inline]
 fn table() -> Option<&'static Table> {
-    let state = STATE.load(Ordering::Acquire);
+    let state = LINK.state.load(Ordering::Acquire);
     if state > ABSENT {
         // SAFETY: `find` stores no values above `ABSENT` except the address of a table.
         return Some(unsafe { &*ptr::with_exposed_provenance(state) });
@@ -158,7 +170,7 @@ fn find() -> Option<&'static Table> {
     // reference to the whole table is created only if the size covers it.
     let fits = !table.is_null()
         && unsafe { (*table).version >= 1 && (*table).size as usize >= size_of::<Table>() };
-    STATE.store(if fits { table.expose_provenance() } else { ABSENT }, Ordering::Release);
+    LINK.state.store(if fits { table.expose_provenance() } else { ABSENT }, Ordering::Release);
     // SAFETY: the object is at least as large as `Table`, constant, and its library is not
     // unloaded.
     fits.then(|| unsafe { &*table })

@@ -13,7 +13,7 @@
 
 use crate::attachment;
 use crate::exec_target::{self, Room};
-use crate::insertion::Request;
+use crate::insertion::{Request, Who};
 use core::ffi::{CStr, c_char};
 use heaptide_format::settings::PREFIX;
 use heaptide_format::{UNRECORDED_PATH, UnrecordedChild};
@@ -59,15 +59,6 @@ pub struct Plan {
     insertion: Option<Request>,
 }
 
-/// The process that will execute a program.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    /// This one.
-    Own,
-    /// A new one, which the C library makes.
-    New,
-}
-
 impl Plan {
     /// Plans the start of a program with this environment.
     ///
@@ -97,11 +88,15 @@ impl Plan {
         if given.is_settled {
             return None;
         }
+        if Memory::is_within_other_call() {
+            return None;
+        }
         let mut memory = Memory::acquire(given.room_needed(handed_on))?;
+        memory.head().starts_new = who == Who::New;
         let mut unrecorded = obstacle(&mut memory, target, handed_on, &given);
-        let insertion = Some(who)
-            .filter(|&who| unrecorded == Some(UnrecordedChild::Static) && who == Who::Own)
-            .and_then(|_| insertion(&mut memory, handed_on, &given));
+        let insertion = (unrecorded == Some(UnrecordedChild::Static))
+            .then(|| insertion(&mut memory, handed_on, &given, who))
+            .flatten();
         unrecorded = unrecorded.filter(|_| insertion.is_none());
         if let Some(why) = unrecorded {
             let Head { room, program, .. } = memory.head();
@@ -115,7 +110,7 @@ impl Plan {
 
     /// The program was not started.
     pub fn failed(mut self) {
-        if let Some(insertion) = self.insertion {
+        if let Some(insertion) = self.insertion.take() {
             insertion.cancel();
         }
         if let (Some(why), Some(memory)) = (self.unrecorded, &mut self.memory) {
@@ -126,6 +121,9 @@ impl Plan {
 
     /// The program was started, and this one continues.
     pub fn ended(self) {
+        if let Some(insertion) = self.insertion {
+            insertion.done();
+        }
         if let Some(memory) = self.memory {
             memory.release();
         }
@@ -169,14 +167,18 @@ fn obstacle(
 
 /// Asks the command to put the recorder into the static program that was found. `None` if it does
 /// not.
-fn insertion(memory: &mut Memory, handed_on: &HandedOn, given: &Given<'_>) -> Option<Request> {
+fn insertion(
+    memory: &mut Memory,
+    handed_on: &HandedOn,
+    given: &Given<'_>,
+    who: Who,
+) -> Option<Request> {
     let Head { room, path, .. } = memory.head();
-    // The kernel lets only a thread that leads its process be traced through exec.
-    if !room.can_be_inserted() || kernel::gettid() as i32 != kernel::getpid() as i32 {
+    if !room.can_be_inserted() {
         return None;
     }
     let obstacle = kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given));
-    if obstacle.is_some() { None } else { Request::make() }
+    if obstacle.is_some() { None } else { Request::make(who) }
 }
 
 /// Returns why the program cannot be recorded because of the recorder's own files.
@@ -474,6 +476,8 @@ struct Head {
     bytes: usize,
     /// The thread that uses it, or 0.
     user: u32,
+    /// It is in use for the start of a process.
+    starts_new: bool,
     room: Room,
     path: Text<PATH_MAX>,
     /// The program to start, if it will not be recorded.
@@ -481,6 +485,17 @@ struct Head {
 }
 
 impl Memory {
+    /// Returns whether another call that is hooked makes this one, which happens in a static
+    /// program: `execvp` calls `execve`, and so does the process that `posix_spawn` makes, which
+    /// has the thread-local variables of its parent.
+    fn is_within_other_call() -> bool {
+        let kept = tls().exec_memory.get() as *const Head;
+        // SAFETY: null, or the thread's own memory.
+        let head = unsafe { kept.as_ref() };
+        attachment::is_inserted()
+            && head.is_some_and(|head| head.starts_new || head.user == kernel::gettid())
+    }
+
     /// Returns memory with `bytes` bytes after its header; `None` if out of memory.
     fn acquire(bytes: usize) -> Option<Memory> {
         let bytes = size_of::<Head>() + bytes;
@@ -527,7 +542,7 @@ impl Memory {
 
     fn release(mut self) {
         if self.is_kept {
-            self.head().user = 0;
+            (self.head().user, self.head().starts_new) = (0, false);
         } else {
             let bytes = self.head().bytes;
             // SAFETY: a mapping that is used only here.

@@ -1,7 +1,8 @@
 //! Hooks of the functions that start programs: each passes on the environment completed by
 //! [`crate::exec`], and otherwise behaves like the real one.
 
-use crate::exec::{Plan, Strings, Target, Who};
+use crate::exec::{Plan, Strings, Target};
+use crate::insertion::Who;
 use crate::limits;
 use crate::next_symbol::{self, call_real, real};
 use core::ffi::{CStr, c_char, c_void};

@@ -1,16 +1,30 @@
 //! Asks the command to put the recorder into a static program that this process is about to
-//! execute: it listens at an abstract address that the recording's directory determines.
+//! execute or to start: it listens at an abstract address that the recording's directory
+//! determines.
 
 use core::mem::offset_of;
-use heaptide_format::attachment::{INSERTION_ADDRESS, INSERTION_BEGUN, INSERTION_CANCELLED};
+use heaptide_format::attachment::{
+    EXECUTOR_NEW, EXECUTOR_THREAD, INSERTION_ADDRESS, INSERTION_BEGUN, INSERTION_CANCELLED,
+    InsertionRequest,
+};
 use heaptide_recorder::store::directory;
 use heaptide_recorder::sys::kernel::{self, Fd};
 use heaptide_recorder::sys::socket;
 use heaptide_recorder::sys::text::Text;
 
-/// A connection to the command, which traces this process until it is closed by exec.
+/// A connection to the command, which traces this thread until exec closes it, or the process that
+/// this thread makes.
 #[derive(Clone, Copy)]
 pub struct Request(Fd);
+
+/// The process that will execute a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// This one.
+    Own,
+    /// A new one, which the C library makes.
+    New,
+}
 
 /// How long to wait for the command.
 const WAITS_MS: usize = 2000;
@@ -24,20 +38,20 @@ struct Address {
 
 impl Request {
     /// Asks to be traced. `None` if no command listens, or if it may not.
-    pub fn make() -> Option<Request> {
+    pub fn make(who: Who) -> Option<Request> {
         let directory = kernel::open(directory::known()?.path()?, kernel::O_RDONLY).ok()?;
         let identity = kernel::identity(directory);
         kernel::close(directory);
         let (device, inode) = identity.ok()?;
         let request = Request(socket::local_socket()?);
-        if request.ask(device, inode) {
+        if request.ask(device, inode, who) {
             return Some(request);
         }
         kernel::close(request.0);
         None
     }
 
-    fn ask(self, device: u64, inode: u64) -> bool {
+    fn ask(self, device: u64, inode: u64, who: Who) -> bool {
         const AF_UNIX: u16 = 1;
         let mut name: Text<96> = Text::new();
         name.push(b"\0");
@@ -58,16 +72,28 @@ impl Request {
         if let Some(command) = socket::peer(self.0) {
             socket::allow_tracer(command);
         }
+        let executor = match who {
+            Who::Own => EXECUTOR_THREAD,
+            Who::New => EXECUTOR_NEW,
+        };
+        let request = InsertionRequest { executor, thread: kernel::gettid() };
         let mut answer = [0];
-        kernel::write_all(self.0, b"?")
+        kernel::write_all(self.0, &request.bytes())
             && socket::is_readable_within(self.0, WAITS_MS)
             && kernel::read(self.0, &mut answer) == Ok(1)
             && answer[0] == INSERTION_BEGUN
     }
 
-    /// The program was not executed.
+    /// A new process has executed the program.
+    pub fn done(self) {
+        kernel::close(self.0);
+    }
+
+    /// The program was not executed. Waits until the command no longer traces this thread, or it
+    /// would refuse a following request.
     pub fn cancel(self) {
         kernel::write_all(self.0, &[INSERTION_CANCELLED]);
+        socket::is_readable_within(self.0, WAITS_MS);
         kernel::close(self.0);
     }
 }

@@ -43,6 +43,7 @@ mod next_symbol;
 mod openmp;
 mod operators;
 mod own_allocator;
+mod own_calls;
 mod python_allocator;
 mod python_wrapping;
 mod route;

@@ -5,6 +5,7 @@
 use crate::Preload;
 use crate::arch;
 use crate::next_symbol::{Real, call_real, real};
+use crate::own_calls;
 use core::sync::atomic::Ordering::Relaxed;
 use heaptide_recorder::event::inside::{Entry, Inside, here};
 use heaptide_recorder::event::mappings::{self, Made, Remapping, Unmapping, What};
@@ -84,7 +85,7 @@ fn mmap_by(real: &Real<Mmap>, a: (usize, usize, i32, i32, i32, usize)) -> usize 
 
 fn map(entry: Entry, bytes: usize, what: What, call: impl FnOnce() -> usize) -> usize {
     let start = call();
-    if start != FAILED {
+    if start != FAILED && !own_calls::is_caller_of(entry) {
         let made = Made { start: start as u64, requested: bytes as u64, what };
         mappings::mapped::<Preload>(entry, made);
     }
@@ -147,6 +148,9 @@ fn remap(
     call: impl FnOnce() -> usize,
 ) -> usize {
     const MREMAP_DONTUNMAP: i32 = 4;
+    if own_calls::is_caller_of(entry) {
+        return call();
+    }
     // With an old size of 0, shared memory is mapped again.
     let keeps_old = flags & MREMAP_DONTUNMAP != 0 || old_bytes == 0;
     let old = (old as u64, if keeps_old { 0 } else { old_bytes as u64 });
@@ -194,10 +198,14 @@ pub extern "C" fn brk_body(
     sp: u64,
     bp: u64,
 ) -> i32 {
+    let entry = Entry { sp, bp };
+    if own_calls::is_caller_of(entry) {
+        return call_real!(BRK, (to), ERROR);
+    }
     let before = call_real!(SBRK, (0), FAILED);
     let status = call_real!(BRK, (to), ERROR);
     if status == 0 && before != FAILED {
-        mappings::break_moved::<Preload>(Entry { sp, bp }, before as u64, to as u64);
+        mappings::break_moved::<Preload>(entry, before as u64, to as u64);
     }
     status
 }
@@ -212,10 +220,11 @@ pub extern "C" fn sbrk_body(
     sp: u64,
     bp: u64,
 ) -> usize {
+    let entry = Entry { sp, bp };
     let before = call_real!(SBRK, (by), FAILED);
-    if by != 0 && before != FAILED {
+    if by != 0 && before != FAILED && !own_calls::is_caller_of(entry) {
         let after = before.wrapping_add_signed(by) as u64;
-        mappings::break_moved::<Preload>(Entry { sp, bp }, before as u64, after);
+        mappings::break_moved::<Preload>(entry, before as u64, after);
     }
     before
 }

@@ -38,7 +38,7 @@ static inline void heaptide_cali_mark_begin_(uint32_t name, const char *function
                            function);
     if (name) {
         heaptide_cali_enter_(function);
-        heaptide_found_->scope_begin(name);
+        heaptide_link_.table->scope_begin(name);
     }
 }
 static inline void heaptide_cali_mark_end_(uint32_t name, const char *function)
@@ -47,7 +47,7 @@ static inline void heaptide_cali_mark_end_(uint32_t name, const char *function)
                            function);
     if (name) {
         heaptide_cali_leave_();
-        heaptide_found_->scope_end(name);
+        heaptide_link_.table->scope_end(name);
     }
 }
 

@@ -12,25 +12,28 @@
 //! it cannot interpose.
 
 mod executable;
+mod executor;
 mod library;
 mod remote;
 mod tables;
 mod thread_local;
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::{fs, io, thread};
 
+use nix::libc;
 use nix::unistd::Pid;
 
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::ptrace::{self, Event};
 use executable::{Executable, HEADER_BYTES};
+pub use executor::Executor;
 use library::{Library, Placed, Surroundings};
 use remote::Remote;
 use tables::{Contents, Object};
@@ -43,38 +46,58 @@ const WITHIN: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Insertion {
     thread: JoinHandle<Result<(), Error>>,
-    is_cancelled: Arc<AtomicBool>,
+    /// The executor, if it is traced, is to be released.
+    is_over: Arc<AtomicBool>,
+    program: Arc<OnceLock<PathBuf>>,
     /// The signals that were blocked before.
     blocked: Option<nix::sys::signal::SigSet>,
 }
 
 impl Insertion {
-    /// Follows a process that waits to execute a static program, and will put a library into it. If
-    /// this command dies after that and before it is done, the process is killed.
+    /// Follows a thread that waits to execute a static program, or to make a process that will, and
+    /// will put a library into the program. If this command dies after the program was executed and
+    /// before it is done, the process is killed.
     ///
     /// Errors: the process may not be traced.
-    pub fn begin(pid: Pid, library: &Path) -> Result<Insertion, Error> {
+    pub fn begin(executor: Executor, library: &Path) -> Result<Insertion, Error> {
         let blocked = ptrace::block_reports().ok();
         let (traced, is_traced) = mpsc::channel();
         let library = library.to_owned();
-        let is_cancelled = Arc::new(AtomicBool::new(false));
-        let cancelled = is_cancelled.clone();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let program = Arc::new(OnceLock::new());
+        let shared = (is_over.clone(), program.clone());
         let thread = thread::spawn(move || {
-            ptrace::seize_for_exec(pid).map_err(|error| refused(&error))?;
+            let seized = match executor {
+                Executor::Thread { thread, .. } => ptrace::seize_for_exec(thread),
+                Executor::NewOf(thread) => ptrace::seize_for_spawn(thread),
+            };
+            seized.map_err(|error| refused(&error))?;
             let _ = traced.send(()); // it is received, or nothing waits for it
-            insert(pid, &library, &cancelled)
+            insert(executor, &library, &shared.0, &shared.1)
         });
-        let insertion = Insertion { thread, is_cancelled, blocked };
+        let insertion = Insertion { thread, is_over, program, blocked };
         match is_traced.recv() {
             Ok(()) => Ok(insertion),
             Err(_) => insertion.finish().and(Err(Error::new("it ended before it was traced"))),
         }
     }
 
-    /// Releases the process, which does not execute the program.
+    /// Returns the place of the program's path, which is set once the program was executed.
+    pub fn program(&self) -> Arc<OnceLock<PathBuf>> {
+        self.program.clone()
+    }
+
+    /// Releases a thread that has not executed a program, or has made no process.
     pub fn cancel(self) {
-        self.is_cancelled.store(true, Relaxed);
-        let _ = self.finish(); // it may have ended
+        let _ = self.end(); // it may have ended
+    }
+
+    /// Like [`Insertion::finish`]; a thread that has made no process until now is released.
+    ///
+    /// Errors: as there.
+    pub fn end(self) -> Result<(), Error> {
+        self.is_over.store(true, Relaxed);
+        self.finish()
     }
 
     /// Waits until the program has the recorder, and runs alone.
@@ -97,35 +120,85 @@ fn refused(error: &io::Error) -> Error {
     ))
 }
 
-/// Follows a traced process through exec, and puts the library into it.
-fn insert(pid: Pid, library: &Path, is_cancelled: &AtomicBool) -> Result<(), Error> {
-    if !await_exec(pid, is_cancelled).map_err(uncontrollable)? {
+/// Follows a traced thread, or the process that it makes, through exec, and puts the library into
+/// the program.
+fn insert(
+    executor: Executor,
+    library: &Path,
+    is_over: &AtomicBool,
+    program: &OnceLock<PathBuf>,
+) -> Result<(), Error> {
+    let executed = match executor {
+        Executor::Thread { process, thread } => await_exec(process, thread, is_over),
+        Executor::NewOf(thread) => await_new(thread, is_over).and_then(|new| match new {
+            // If it executes nothing, it ends.
+            Some(new) => await_exec(new, new, &AtomicBool::new(false)),
+            None => Ok(None),
+        }),
+    };
+    let Some(pid) = executed.map_err(uncontrollable)? else {
         return Ok(()); // it could not be executed, which another message states
-    }
+    };
+    let _ = program.set(fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default());
     let until = Instant::now() + WITHIN;
     let done = insert_at_start(pid, library, until);
     // After an error, the program runs without the recorder.
     ptrace::detach(pid).map_err(uncontrollable).and(done)
 }
 
-/// Waits until a process executes a program. Returns false if it ends, or is released.
-fn await_exec(pid: Pid, is_cancelled: &AtomicBool) -> io::Result<bool> {
+/// Waits until a thread of a process executes a program, and returns the process. Returns `None` if
+/// it ends, or is released.
+fn await_exec(process: Pid, thread: Pid, is_over: &AtomicBool) -> io::Result<Option<Pid>> {
+    let executed = match run_to_event(thread, is_over) {
+        // The kernel gives the thread the number of the process, and then reports the event.
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) && thread != process => {
+            run_to_event(process, is_over)?
+        }
+        other => other?,
+    };
+    Ok(executed.then_some(process))
+}
+
+/// Waits until a traced thread makes a process, which is traced then, unlike the thread. Returns
+/// `None` if the thread ends, or is released.
+fn await_new(thread: Pid, is_over: &AtomicBool) -> io::Result<Option<Pid>> {
+    if !run_to_event(thread, is_over)? {
+        return Ok(None);
+    }
+    let new = ptrace::made(thread)?;
+    ptrace::detach(thread)?;
+    loop {
+        match ptrace::event_of_child(new)? {
+            Event::Stopped => break,
+            Event::Gone => return Ok(None),
+            Event::Nothing => ptrace::await_event(),
+            _ => ptrace::resume(new, 0)?,
+        }
+    }
+    ptrace::trace_exec(new)?;
+    ptrace::resume(new, 0)?;
+    Ok(Some(new))
+}
+
+/// Lets a traced thread run until it executes a program or makes a process. Returns false if it
+/// ends. Once it is over, the thread is released.
+fn run_to_event(thread: Pid, is_over: &AtomicBool) -> io::Result<bool> {
     let mut is_interrupted = false;
     loop {
-        if is_cancelled.load(Relaxed) && !is_interrupted {
-            nix::sys::ptrace::interrupt(pid)?;
+        if is_over.load(Relaxed) && !is_interrupted {
+            nix::sys::ptrace::interrupt(thread)?;
             is_interrupted = true;
         }
-        match ptrace::event_of_child(pid)? {
-            Event::Executed => return Ok(true),
+        match ptrace::event_of_child(thread)? {
+            Event::Executed | Event::Forked => return Ok(true),
             Event::Gone => return Ok(false),
             Event::Stopped if is_interrupted => {
-                ptrace::detach(pid)?;
+                ptrace::detach(thread)?;
                 return Ok(false);
             }
             Event::Nothing => ptrace::await_event(),
-            Event::Signal(signal) => ptrace::resume(pid, signal)?,
-            Event::Stopped | Event::Call | Event::Forked => ptrace::resume(pid, 0)?,
+            Event::Signal(signal) => ptrace::resume(thread, signal)?,
+            Event::Stopped | Event::Call => ptrace::resume(thread, 0)?,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Static programs are recorded on x86-64 only.
 
-use std::path::Path;
+mod executor;
 
-use nix::unistd::Pid;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use crate::error::Error;
+pub use executor::Executor;
 
 /// A program that is about to be executed, and will get the recorder: none on this processor.
 #[derive(Debug)]
@@ -12,12 +14,22 @@ pub enum Insertion {}
 
 impl Insertion {
     /// Errors: always.
-    pub fn begin(_: Pid, _: &Path) -> Result<Insertion, Error> {
+    pub fn begin(_: Executor, _: &Path) -> Result<Insertion, Error> {
         Err(Error::new("static programs are recorded on x86-64 only"))
     }
 
-    /// Releases the process.
+    /// Returns the place of the program's path.
+    pub fn program(&self) -> Arc<OnceLock<PathBuf>> {
+        match *self {}
+    }
+
+    /// Releases the thread.
     pub fn cancel(self) {
+        match self {}
+    }
+
+    /// Errors: none, since there is no such program.
+    pub fn end(self) -> Result<(), Error> {
         match self {}
     }
 

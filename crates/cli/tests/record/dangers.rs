@@ -134,7 +134,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 121] = [
+const ELSEWHERE: [&str; 122] = [
     "device.c",
     "device_attached.c",
     "device_cuda.c",
@@ -244,6 +244,7 @@ const ELSEWHERE: [&str; 121] = [
     "scope_order.c",
     "scope_values.c",
     "seldom.c",
+    "starts_static.c",
     "starts_confined.c",
     "starts_refused.c",
     "thread_groups.c",

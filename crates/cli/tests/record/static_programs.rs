@@ -6,8 +6,9 @@ use crate::recording::{list, number};
 use serde_json::Value;
 use std::process::Command;
 
-/// Threads, forked children, signals, jumps and ends. Not those that load libraries.
-const PROGRAMS: [&str; 13] = [
+/// Threads, children, signals, jumps and ends, mappings, and the interface. Not those that load
+/// libraries.
+const PROGRAMS: [&str; 32] = [
     "peak.c",
     "leaks.c",
     "temporary.c",
@@ -21,6 +22,25 @@ const PROGRAMS: [&str; 13] = [
     "longjmp.c",
     "coroutines.c",
     "exit_at_once.c",
+    "spawn.c",
+    "exec.c",
+    "fork_exec.c",
+    "map_break.c",
+    "map_files.c",
+    "map_fixed.c",
+    "map_fork.c",
+    "map_partial.c",
+    "map_remap.c",
+    "map_reserved.c",
+    "map_shared.c",
+    "map_signals.c",
+    "map_threads.c",
+    "api_names.c",
+    "api_labels.c",
+    "api_pools.c",
+    "api_windows.c",
+    "api_figures.c",
+    "api_measure.cpp",
 ];
 
 fn linked(flag: &str) {
@@ -103,4 +123,21 @@ int main(void) {
         assert_eq!(outcome, bare);
         assert_eq!(allocations(&report(&recording, &place), "signals").len(), 1);
     }
+}
+
+/// A program is recorded that a second thread executes, or that `posix_spawn` starts in the first
+/// or second one. If that fails, it fails as bare.
+#[test]
+fn started_by_spawn_and_by_threads() {
+    let place = scratch("static-starts");
+    let program = Guest::read("plain.c").build("started", &["-static"]);
+    let starts = Guest::read("starts_static.c").build("starts-static", &["-pthread"]);
+    let bare = run(clean(Command::new(&starts)).arg(&program), &place);
+    assert_eq!(bare.status, 5, "{}", bare.stderr);
+    let recording = place.join("recording.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(&starts).arg(&program), &place);
+    assert_eq!(outcome, bare);
+    let found = allocations(&report(&recording, &place), "started");
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|&count| count == found[0] && count >= 1), "{found:?}");
 }

@@ -2,37 +2,31 @@
 //! program calls because the loader finds them first, and one that every ending thread calls.
 //!
 //! Each is changed by itself; those whose code cannot be moved stay as they are. Functions that map
-//! memory are not changed, since those of the C library itself call them, too.
+//! memory are called by those of the C library itself, too, which a dynamic program does not show:
+//! [`own_calls`] are not recorded.
+//!
+//! A program that uses the interface has a variable for the address of the recorder's table.
 
 use super::deep;
 use super::island::Island;
 use super::patch::{Function, Patch, may_change_code, write_all};
+use super::symbol_table::{each_function, section};
 use crate::next_symbol;
 use crate::own_allocator::{self, Place};
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::Relaxed;
+use crate::own_calls;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_recorder::event::threads;
+use heaptide_recorder::sys::kernel::Path;
 use heaptide_recorder::sys::loader::{LinkMap, look_up};
 use heaptide_recorder::sys::options::Options;
 
-/// Functions that map memory, load libraries, or make calls of any kind.
-const LEFT: [&[u8]; 15] = [
-    b"mmap\0",
-    b"mmap64\0",
-    b"munmap\0",
-    b"mremap\0",
-    b"mprotect\0",
-    b"brk\0",
-    b"sbrk\0",
-    b"shmat\0",
-    b"shmdt\0",
-    b"syscall\0",
-    b"dlopen\0",
-    b"dlmopen\0",
-    b"dlsym\0",
-    b"dlclose\0",
-    b"pthread_setname_np\0",
-];
+/// Functions that stay as they are: those that load libraries, and one whose hook needs them.
+const LEFT: [&[u8]; 5] =
+    [b"dlopen\0", b"dlmopen\0", b"dlsym\0", b"dlclose\0", b"pthread_setname_np\0"];
+
+/// The file of the program.
+const PROGRAM: &[u8] = b"/proc/self/exe\0";
 
 /// Changes the functions of a program. Some have several names.
 pub fn intercept(program: &LinkMap) {
@@ -44,6 +38,11 @@ pub fn intercept(program: &LinkMap) {
         let is_allocators = own_allocator::NAMES.iter().any(|known| known.symbol == name);
         !is_allocators && !LEFT.contains(&name)
     };
+    if let Some(path) = Path::new(PROGRAM) {
+        each_function(path, |name, at, size| {
+            own_calls::note(name, program.address().wrapping_add(at), size);
+        });
+    }
     let Some((first, _)) = look_up(program, b"main\0") else { return };
     let Some(mut island) = Island::near(first as u64) else { return };
     let mut patches = [None; PATCHES_MAX];
@@ -122,5 +121,29 @@ extern "C" fn pthread_exit(result: *mut u8) {
     unsafe {
         let real: extern "C" fn(*mut u8) = core::mem::transmute(PTHREAD_EXIT.load(Relaxed));
         real(result);
+    }
+}
+
+/// A variable of a program that uses the interface (`include/heaptide.h`).
+#[repr(C)]
+struct Link {
+    /// The address of the recorder's table.
+    table: AtomicPtr<u8>,
+    /// Bytes of the table that the program needs.
+    needed: usize,
+}
+
+/// Connects the interface of a program, in which nothing can look it up.
+pub fn connect(program: &LinkMap) {
+    let own = next_symbol::own_object().and_then(|own| look_up(own, b"heaptide_interface\0"));
+    let section = Path::new(PROGRAM).and_then(|path| section(path, b"heaptide_link"));
+    let (Some((table, provided)), Some((at, bytes))) = (own, section) else { return };
+    let start = program.address().wrapping_add(at) as *const Link;
+    for index in 0..bytes / size_of::<Link>() {
+        // SAFETY: the program's variables, which have this layout, and which it reads atomically.
+        let link = unsafe { &*start.add(index) };
+        if link.needed <= provided {
+            link.table.store(table as *mut u8, Release);
+        }
     }
 }

@@ -55,6 +55,7 @@ pub fn prepare() {
     let renamed = || aliases::called_object().map(|object| (object, Order::Behind));
     if let Some(program) = objects().next().filter(|_| attachment::is_inserted()) {
         inserted::intercept(program);
+        inserted::connect(program);
     }
     if let Some((object, order)) = before.or_else(renamed) {
         if attachment::is_inserted() && look_up_in(object, USABLE_SIZE).is_none() {

@@ -83,32 +83,72 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
     }
 }
 
+/// Returns the address in the file and the bytes of a section of a file.
+pub fn section(path: Path<'_>, name: &[u8]) -> Option<(u64, usize)> {
+    let fd = kernel::open(path, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
+    let found = Sections::read(fd).and_then(|sections| {
+        let names = sections.nth(sections.names).and_then(|section| map(fd, section))?;
+        let is_it = |section: &[u8]| {
+            let rest = names.bytes().get(word(section, 0, 4) as usize..).unwrap_or(&[]);
+            rest.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
+        };
+        let section = sections.all().find(|section| is_it(section))?;
+        Some((word(section, 16, 8), word(section, 32, 8) as usize))
+    });
+    kernel::close(fd);
+    found
+}
+
+/// The headers of the sections of a file.
+struct Sections {
+    headers: [u8; SECTIONS_MAX * SECTION_BYTES],
+    bytes: usize,
+    /// The index of the section with their names.
+    names: usize,
+}
+
+impl Sections {
+    fn read(fd: Fd) -> Option<Sections> {
+        let mut header = [0u8; HEADER_BYTES];
+        let read = kernel::read_at(fd, &mut header, 0).ok()?;
+        if read < HEADER_BYTES || !header.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let (offset, size) = (word(&header, 40, 8), word(&header, 58, 2) as usize);
+        let count = (word(&header, 60, 2) as usize).min(SECTIONS_MAX);
+        if size != SECTION_BYTES {
+            return None;
+        }
+        let names = word(&header, 62, 2) as usize;
+        let mut sections = Sections { headers: [0; SECTIONS_MAX * SECTION_BYTES], bytes: 0, names };
+        let wanted = sections.headers.get_mut(..count * SECTION_BYTES)?;
+        sections.bytes = kernel::read_at(fd, wanted, offset).ok()?;
+        Some(sections)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &[u8]> {
+        self.headers.get(..self.bytes).unwrap_or(&[]).chunks_exact(SECTION_BYTES)
+    }
+
+    fn nth(&self, index: usize) -> Option<&[u8]> {
+        self.all().nth(index)
+    }
+}
+
+/// Maps the content of a section.
+fn map(fd: Fd, section: &[u8]) -> Option<Mapped> {
+    Mapped::new(fd, word(section, 24, 8), word(section, 32, 8))
+}
+
 /// Returns the symbols and their names.
 fn tables(fd: Fd) -> Option<(Mapped, Mapped)> {
     const SHT_SYMTAB: u64 = 2;
     const SHT_DYNSYM: u64 = 11;
-    let mut header = [0u8; HEADER_BYTES];
-    let read = kernel::read_at(fd, &mut header, 0).ok()?;
-    if read < HEADER_BYTES || !header.starts_with(b"\x7fELF\x02\x01") {
-        return None;
-    }
-    let (offset, size) = (word(&header, 40, 8), word(&header, 58, 2) as usize);
-    let count = (word(&header, 60, 2) as usize).min(SECTIONS_MAX);
-    if size != SECTION_BYTES {
-        return None;
-    }
-    let mut sections = [0u8; SECTIONS_MAX * SECTION_BYTES];
-    let wanted = sections.get_mut(..count * SECTION_BYTES)?;
-    let read = kernel::read_at(fd, wanted, offset).ok()?;
-    let sections = wanted.get(..read)?;
-    let of_kind = |kind| {
-        let mut all = sections.chunks_exact(SECTION_BYTES);
-        all.find(|section| word(section, 4, 4) == kind)
-    };
+    let sections = Sections::read(fd)?;
+    let of_kind = |kind| sections.all().find(|section| word(section, 4, 4) == kind);
     let table = of_kind(SHT_SYMTAB).or_else(|| of_kind(SHT_DYNSYM))?;
-    let names = sections.chunks_exact(SECTION_BYTES).nth(word(table, 40, 4) as usize)?;
-    let map = |section: &[u8]| Mapped::new(fd, word(section, 24, 8), word(section, 32, 8));
-    Some((map(table)?, map(names)?))
+    let names = sections.nth(word(table, 40, 4) as usize)?;
+    Some((map(fd, table)?, map(fd, names)?))
 }
 
 /// Reads the number in `length` bytes of a header, which is long enough.

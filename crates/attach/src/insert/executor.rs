@@ -1,0 +1,24 @@
+//! Who will execute a static program.
+
+use nix::unistd::Pid;
+
+/// Who will execute a program.
+#[derive(Clone, Copy, Debug)]
+pub enum Executor {
+    /// A thread of a process.
+    Thread {
+        /// The process.
+        process: Pid,
+        /// The thread.
+        thread: Pid,
+    },
+    /// The next process that a thread makes.
+    NewOf(Pid),
+}
+
+impl Executor {
+    /// The first thread of a process.
+    pub fn process(pid: Pid) -> Executor {
+        Executor::Thread { process: pid, thread: pid }
+    }
+}
