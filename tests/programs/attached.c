@@ -6,6 +6,7 @@
 //   m: 100 texts of 5000 bytes with their ends (strdup), all freed
 //   p: 100 blocks of 48 bytes through pointers to malloc and free that were read before
 //   l: limits its address space to 512 MB by setrlimit64, and allocates 64 MiB below that
+//   o: 20,000 blocks of 1000 bytes, which are written and kept
 //   t: writes the title "name *:1" over its arguments, where name is that of its first argument
 //   e: ends with status 7
 //
@@ -59,6 +60,12 @@ static NOINLINE void limited(void)
     free(block);
 }
 
+static NOINLINE void kept_for_good(void)
+{
+    for (int i = 0; i < 20000; i++)
+        memset(keep(malloc(1000)), 1, 1000);
+}
+
 static void set_title(char *first)
 {
     size_t length = strlen(first);
@@ -86,6 +93,8 @@ int main(int count, char **words)
             imported();
         if (step == 'p')
             pointed();
+        if (step == 'o')
+            kept_for_good();
         if (step == 't')
             set_title(words[0]);
         if (step == 'l')

@@ -27,7 +27,7 @@ fn profile(pid: u32, image: u32, change: impl FnOnce(&mut FileHeader)) -> Vec<u8
 }
 
 fn ended(image: &str, after_ns: u64) -> ImageEnd {
-    ImageEnd { image: image.to_owned(), monotonic_ns: BEGAN + after_ns }
+    ImageEnd { image: image.to_owned(), monotonic_ns: BEGAN + after_ns, status: None }
 }
 
 fn metadata(root_pid: u32, ends: Vec<ImageEnd>) -> Metadata {
@@ -55,6 +55,18 @@ fn the_command_knows_when_a_killed_process_ended() {
 }
 
 #[test]
+fn the_command_knows_the_status_of_a_child_that_was_killed() {
+    let scratch = Scratch::new("ends-child");
+    scratch.write("12-0.profile", &profile(12, 0, |_| {}));
+    scratch.write("13-0.profile", &profile(13, 0, |_| {}));
+    let killed = Some(Status { kind: StatusKind::Signaled, code: 9 });
+    let end = ImageEnd { status: killed, ..ended("13-0", 3 * S) };
+    metadata(12, vec![end]).write(&scratch).unwrap();
+    let ends: Vec<End> = open(&scratch).iter().map(|process| process.lifetime.end).collect();
+    assert_eq!(ends, [End::Signaled(6), End::Signaled(9)]);
+}
+
+#[test]
 fn an_end_that_cannot_be_is_not_believed() {
     let scratch = Scratch::new("ends-absurd");
     scratch.write("12-0.profile", &profile(12, 0, |h| h.last_seen_ns = 2 * S));
@@ -66,7 +78,7 @@ fn an_end_that_cannot_be_is_not_believed() {
     assert_eq!(with(vec![ended("12-0", S)]), (2 * S, false), "it was seen after that");
     assert_eq!(with(vec![ended("12-0", 400 * S)]), (2 * S, false), "the recording was sealed then");
     assert_eq!(with(vec![ended("12-1", 3 * S)]), (2 * S, false), "of another image");
-    let before_start = ImageEnd { image: "12-0".to_owned(), monotonic_ns: S };
+    let before_start = ImageEnd { monotonic_ns: S, ..ended("12-0", 0) };
     assert_eq!(with(vec![before_start]), (2 * S, false));
     assert_eq!(with(vec![ended("12-0", 2 * S - 1000)]), (2 * S, true), "clocks differ by a little");
     assert_eq!(with(vec![ended("12-0", 70 * S)]), (70 * S, true), "wall clocks are set");

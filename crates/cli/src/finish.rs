@@ -2,6 +2,7 @@
 //! program has run, so an error here only prints a message and does not change the exit status.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::rc::Rc;
 
 use heaptide_analysis::model::Recording;
@@ -100,8 +101,9 @@ fn leave(
 ) -> Result<(), Error> {
     let profiles = profiles(recording)?;
     member.unrecorded = unrecorded(&profiles, member.root_pid, end);
-    member.status = Some(status(end));
+    member.status = Some(status(end.ended.status));
     member.ends = ends(end);
+    member.out_of_memory = out_of_memory(end);
     let stored = members::replace(recording, number, &member);
     stored.unwrap_or_else(message);
     warn(recording, profiles.is_empty(), &member.unrecorded, end);
@@ -136,8 +138,9 @@ fn leave(
 fn note_end(recording: &Path, mut metadata: Metadata, end: &End) -> Result<bool, Error> {
     let profiles = profiles(recording)?;
     metadata.unrecorded = unrecorded(&profiles, metadata.root_pid, end);
-    metadata.status = Some(status(end));
+    metadata.status = Some(status(end.ended.status));
     metadata.ends = ends(end);
+    metadata.out_of_memory = out_of_memory(end);
     metadata.write(recording).unwrap_or_else(message);
     warn(recording, profiles.is_empty(), &metadata.unrecorded, end);
     Ok(!profiles.is_empty())
@@ -162,9 +165,8 @@ fn unrecorded(profiles: &[String], root_pid: u32, end: &End) -> String {
     }
 }
 
-fn status(end: &End) -> Status {
+fn status(status: ExitStatus) -> Status {
     use std::os::unix::process::ExitStatusExt;
-    let status = end.ended.status;
     match status.signal() {
         Some(signal) => Status { kind: StatusKind::Signaled, code: signal },
         None => Status { kind: StatusKind::Exited, code: status.code().unwrap_or(0) },
@@ -175,8 +177,15 @@ fn ends(end: &End) -> Vec<metadata::ImageEnd> {
     let stored = |end: &ImageEnd| metadata::ImageEnd {
         image: end.image.clone(),
         monotonic_ns: end.monotonic_ns,
+        status: end.status.map(status),
     };
     end.ended.ends.iter().map(stored).collect()
+}
+
+fn out_of_memory(end: &End) -> Option<metadata::OutOfMemory> {
+    let kills = end.ended.out_of_memory.filter(|kills| kills.processes > 0)?;
+    let (processes, in_group) = (kills.processes, kills.is_of_group);
+    Some(metadata::OutOfMemory { processes, in_group })
 }
 
 /// How to seal a recording.
@@ -255,6 +264,7 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
     let shown = from_here(shown);
+    let killed = heaptide_render::text::summary::killed(&read);
     read.choose_subject();
     // As for `heaptide report`, so that both state the same.
     let view = View { reader: Reader::Person, empty: Empty::Shown, ..View::default() };
@@ -262,7 +272,7 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     if let Err(Stop::Failed(error)) = source::prepare(&mut read, &selection, view) {
         message(error); // in heaptide.toml; the summary can do without
     }
-    let summary = heaptide_render::text::summary::summary(&read, &shown);
+    let summary = heaptide_render::text::summary::summary(&read, killed.as_deref(), &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));
     }

@@ -2,8 +2,11 @@
 //! ones.
 
 use crate::allocator::{Address, NULL, REAL_FREE, REAL_MALLOC};
+use crate::attachment;
 use crate::calls::{allocate, allocate_or, expect_retry, release, release_within};
 use crate::next_symbol::{Real, call_real, real};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 use heaptide_format::Call;
 use heaptide_recorder::event::inside::Entry;
 
@@ -21,6 +24,11 @@ pub extern "C" fn new_body(
 ) -> Address {
     real! {
         static NOTHROW = "_ZnwmRKSt9nothrow_t", extern "C" fn(usize, *const u8) -> Address;
+    }
+    static IS_ABSENT: AtomicBool = AtomicBool::new(false);
+    if !real.is_runtime() && is_absent(&NOTHROW, &IS_ABSENT) {
+        real.get();
+        return NULL;
     }
     let call = || {
         if real.is_runtime() {
@@ -69,6 +77,18 @@ fn or_expect_retry(block: Address, sp: u64) -> Address {
     block
 }
 
+/// Returns whether a static program has no such nothrow form, because nothing in it calls one. Then
+/// the event is that of the function with which its throwing form allocates.
+fn is_absent<T>(nothrow: &Real<T>, known: &AtomicBool) -> bool {
+    if !attachment::is_inserted() {
+        return false;
+    }
+    if !known.load(Relaxed) && nothrow.get() == 0 {
+        known.store(true, Relaxed);
+    }
+    known.load(Relaxed)
+}
+
 /// The nothrow tag: an empty object.
 static TAG: u8 = 0;
 
@@ -84,7 +104,11 @@ pub extern "C" fn new_aligned_body(
         static NOTHROW = "_ZnwmSt11align_val_tRKSt9nothrow_t",
             extern "C" fn(usize, usize, *const u8) -> Address;
     }
+    static IS_ABSENT: AtomicBool = AtomicBool::new(false);
     real.get();
+    if is_absent(&NOTHROW, &IS_ABSENT) {
+        return NULL;
+    }
     let call = || call_real!(NOTHROW, (size, alignment, (&raw const TAG)), NULL);
     allocate_or(Call::New, size, Entry { sp, bp }, call, || {
         // The jump that follows needs it.

@@ -333,6 +333,26 @@ pub fn pidfd(process: Pid) -> io::Result<OwnedFd> {
     unsafe { owned(libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0)) }
 }
 
+/// Returns the status of a process that was reaped, by a descriptor from [`pidfd`]; `None` if it
+/// was not, or if the kernel does not keep it (before 6.15).
+pub fn status_after_reaping(process: BorrowedFd<'_>) -> Option<ExitStatus> {
+    /// `struct pidfd_info` up to the status (linux/pidfd.h).
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        group: u64,
+        ids: [u32; 11],
+        status: i32,
+    }
+    const WITH_STATUS: u64 = 1 << 3;
+    const GET_INFO: libc::c_ulong = 0xc000_ff0b | (size_of::<Info>() as libc::c_ulong) << 16;
+    let mut info = Info { mask: WITH_STATUS, ..Info::default() };
+    // SAFETY: the kernel reads and writes a structure of this size, which the request contains.
+    let done = unsafe { libc::ioctl(process.as_raw_fd(), GET_INFO as _, &raw mut info) };
+    (done == 0 && info.mask & WITH_STATUS != 0).then(|| ExitStatus::from_raw(info.status))
+}
+
 /// Starts a process that runs `child` and exits with its result.
 ///
 /// It starts with a copy of only the calling thread, so no other thread may be running, except the

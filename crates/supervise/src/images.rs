@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::process::ExitStatus;
 
 use heaptide_clock as clock;
 use heaptide_format::{self as format, End, FileHeader, PROFILE_SUFFIX};
@@ -39,6 +40,8 @@ pub struct ImageEnd {
     pub image: String,
     /// Monotonic clock, nanoseconds.
     pub monotonic_ns: u64,
+    /// The status of its process, if it is known.
+    pub status: Option<ExitStatus>,
 }
 
 /// A running process that has created a profile.
@@ -134,7 +137,8 @@ impl Images {
         self.running = running;
         for process in ended {
             if self.ended.len() < ENDS_MAX && self.cannot_tell(&process) {
-                self.ended.push(ImageEnd { image: process.image, monotonic_ns: now });
+                let status = process.status();
+                self.ended.push(ImageEnd { image: process.image, monotonic_ns: now, status });
             }
         }
     }
@@ -175,7 +179,8 @@ impl Images {
         }
         let last = self.last_images().remove(&self.program);
         let image = last.map(|image| format!("{}-{image}", self.program));
-        let own = image.map(|image| ImageEnd { image, monotonic_ns: program_end_ns });
+        let of_program = |image| ImageEnd { image, monotonic_ns: program_end_ns, status: None };
+        let own = image.map(of_program);
         own.into_iter().chain(std::mem::take(&mut self.ended)).collect()
     }
 }
@@ -208,6 +213,13 @@ impl Process {
         self.pid == pid && !self.has_ended()
     }
 
+    /// Returns the status of the process, which has ended. Its parent may reap it at any moment.
+    fn status(&self) -> Option<ExitStatus> {
+        let is_it = start_ticks(self.pid) == Some(self.start_ticks);
+        let unreaped = is_it.then(|| process::Process::unreaped_status(self.pid)).flatten();
+        unreaped.or_else(|| exec::status_after_reaping(self.end.as_ref()?.as_fd()))
+    }
+
     fn has_ended(&self) -> bool {
         let Some(end) = &self.end else { return true };
         let mut end = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
@@ -223,6 +235,7 @@ fn start_ticks(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
+    use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
@@ -282,12 +295,32 @@ mod tests {
         kill(child);
         images.look();
         assert_eq!(ended(&images), [format!("{pid}-1")]);
+        // Kernels before 6.15 do not keep the status of a process that was reaped.
+        let signal = |end: &ImageEnd| end.status.and_then(|status| status.signal());
+        assert!([None, Some(libc::SIGKILL)].contains(&signal(&images.ended[0])));
         assert!((before..=clock::now_ns()).contains(&images.ended[0].monotonic_ns));
         profile(&path, "1-0", |_| {}, std::process::id());
         profile(&path, "1-1", |_| {}, std::process::id());
         let all = images.finish(7);
-        assert_eq!(all[0], ImageEnd { image: "1-1".to_owned(), monotonic_ns: 7 });
+        assert_eq!(all[0], ImageEnd { image: "1-1".to_owned(), monotonic_ns: 7, status: None });
         assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn the_status_of_a_process_is_known_until_its_parent_reaps_it() {
+        let (path, open) = directory("unreaped");
+        let mut images = watched(&open);
+        let mut child = sleeper();
+        profile(&path, &format!("{}-0", child.id()), |_| {}, child.id());
+        images.look();
+        child.kill().expect("kill");
+        while ended(&images).is_empty() {
+            std::thread::yield_now();
+            images.look();
+        }
+        let status = images.ended[0].status.expect("a status");
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+        child.wait().expect("wait");
     }
 
     #[test]

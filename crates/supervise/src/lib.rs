@@ -13,6 +13,7 @@ pub mod exec;
 #[cfg(test)]
 mod fixtures;
 pub mod images;
+pub mod out_of_memory;
 pub mod process;
 pub mod program;
 pub mod signals;

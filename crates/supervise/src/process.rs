@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// The most generations that [`ancestors`] returns. pids cannot form a cycle, but no launcher needs
 /// a chain of thousands.
@@ -40,6 +42,18 @@ impl Process {
             parent: fields.next()?.parse().ok()?,
             start_ticks: fields.nth(17)?.parse().ok()?, // field 22; the parent is field 4
         })
+    }
+
+    /// Returns the status of a process that has ended and was not reaped; `None` if there is none,
+    /// or if it may not be read.
+    pub fn unreaped_status(pid: u32) -> Option<ExitStatus> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let mut fields = stat.rsplit_once(") ")?.1.split_whitespace();
+        let is_unreaped = fields.next()? == "Z";
+        let status = fields.nth(48)?.parse().ok()?; // field 52; the state is field 3
+        // Those who may not read it get 0.
+        (is_unreaped && status != 0).then(|| ExitStatus::from_raw(status))
     }
 
     /// Returns the environment with which it was executed, and which it may have overwritten since;

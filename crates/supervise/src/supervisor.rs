@@ -13,6 +13,7 @@ use nix::unistd::{Pid, getpgid, getpgrp, getpid};
 
 use crate::exec;
 use crate::images::{ImageEnd, Images};
+use crate::out_of_memory::{Counting, Kills};
 use crate::signals::{Received, STOPPING, Signals, sent_to_us_alone};
 use crate::start::Held;
 use crate::watchdog::{self, Stuck, Watchdog};
@@ -35,6 +36,7 @@ pub struct Supervisor {
     /// Whether the program is in our pid namespace, where the witness can find it.
     can_be_found: bool,
     images: Option<Images>,
+    kills: Option<Counting>,
     /// The time to start watching images.
     watch_at: Option<Instant>,
     watchdog: Watchdog,
@@ -57,6 +59,9 @@ pub struct Ended {
     pub status: ExitStatus,
     /// The ends of images of the recording.
     pub ends: Vec<ImageEnd>,
+    /// The processes that the kernel killed meanwhile because memory ran out; `None` if the kernel
+    /// does not count them.
+    pub out_of_memory: Option<Kills>,
     /// Dropped last, because that takes the kernel a while.
     _images: Option<Images>,
 }
@@ -71,6 +76,7 @@ impl Supervisor {
             can_be_found: program.own_pid == program.pid.as_raw() as u32,
             signals,
             images: None,
+            kills: Counting::begin(),
             watch_at: None,
             watchdog: Watchdog::default(),
             stuck_at: None,
@@ -110,7 +116,8 @@ impl Supervisor {
                 let now = clock::now_ns();
                 let images = self.images.as_mut();
                 let ends = images.map(|images| images.finish(now)).unwrap_or_default();
-                return Ended { status, ends, _images: self.images };
+                let out_of_memory = self.kills.map(|counting| counting.end());
+                return Ended { status, ends, out_of_memory, _images: self.images };
             }
             self.look_at_images();
             self.look_for_stuck();

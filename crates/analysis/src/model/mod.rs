@@ -41,7 +41,7 @@ pub use mapped::{Mapped, MappedChange};
 pub use mapping::{MappedTotals, Mapping, MappingClass};
 pub use measure::{Combine, Measure, Measures, Unit, UnknownMeasure};
 pub use process::{Mode, Process, UnwinderStats};
-pub use recording::{DamagedFile, Recording, Removed};
+pub use recording::{DamagedFile, OutOfMemory, Recording, Removed};
 pub use sampling::{Interval, Sampling};
 pub(crate) use scope_name::scope_name;
 pub use scope_name::scope_path;

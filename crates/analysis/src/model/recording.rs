@@ -23,6 +23,9 @@ pub struct Recording {
     /// Why the program that was started is not among the processes; empty if it is, or if the
     /// reason is unknown.
     pub unrecorded: String,
+    /// What the kernel killed while the recording was made, because memory ran out; of several
+    /// commands, the highest number. `None` if that is nothing or unknown.
+    pub out_of_memory: Option<OutOfMemory>,
     /// Totals of the data removed to keep the recording within its limits.
     pub removed: Removed,
     /// The process images. An image whose profile could not be read is in `damaged`.
@@ -32,6 +35,15 @@ pub struct Recording {
     /// Which images views show if none is selected; `None` until it is chosen, and if all images
     /// were joined.
     pub subject: Option<Subject>,
+}
+
+/// Processes that the kernel killed because memory ran out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct OutOfMemory {
+    /// Their number, with processes that were not recorded.
+    pub processes: u64,
+    /// Whether all were in the control group of the command; if not, on its machine.
+    pub in_group: bool,
 }
 
 impl Recording {

@@ -625,10 +625,18 @@ fn most_told(processes: &[Process]) -> Mode {
 }
 
 /// Returns the end of the joined process: it runs while any process does; else the worst end of the
-/// processes that were started first in each run.
+/// programs that commands started, or of the processes that were started first in each run. If none
+/// of the former is among them, and one was killed, only an end of all counts.
 fn end(processes: &[Process]) -> End {
     if processes.iter().any(|p| p.lifetime.end == End::Running) {
         return End::Running;
+    }
+    let is_killed = |p: &Process| matches!(p.lifetime.end, End::Signaled(_));
+    let has_started = processes.iter().any(|p| p.identity.is_requested);
+    if !has_started && processes.iter().any(is_killed) {
+        let mut ends = processes.iter().map(|p| p.lifetime.end).filter(|&end| end != End::Exec);
+        let first = ends.next().unwrap_or(End::Unknown);
+        return if ends.all(|end| end == first) { first } else { End::Unknown };
     }
     let run = |p: &Process| p.identity.run.as_ref().map(|run| run.number);
     let mut roots: FxHashMap<Option<u32>, (u32, End)> = FxHashMap::default();

@@ -13,6 +13,7 @@ use crate::files::directory::list;
 use crate::files::draft::{self, Draft};
 use crate::files::file_names::{MEMBER_SUFFIX, is_member};
 use crate::files::json;
+pub use crate::model::OutOfMemory;
 
 /// Maximum size of a file in bytes: a hundred thousand ends of processes.
 const LIMIT: u64 = 16 << 20;
@@ -47,6 +48,10 @@ pub struct Member {
     /// When processes ended, as observed by its command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<ImageEnd>,
+    /// What the kernel killed meanwhile because memory ran out; `None` if that is nothing or
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_memory: Option<OutOfMemory>,
     /// Why nothing of it was recorded; empty if it was recorded, or if the reason is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unrecorded: String,
@@ -82,6 +87,9 @@ pub struct ImageEnd {
     pub image: String,
     /// Monotonic clock, nanoseconds: the clock of `start_monotonic_ns` in the profile.
     pub monotonic_ns: u64,
+    /// The status of its process, if the command knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
 }
 
 fn path(directory: &Path, number: u32) -> PathBuf {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::members;
-pub use super::members::{ImageEnd, Launch, Member, Status, StatusKind};
+pub use super::members::{ImageEnd, Launch, Member, OutOfMemory, Status, StatusKind};
 use crate::error::Error;
 use crate::files::file_names::METADATA_FILE;
 use crate::files::json;
@@ -35,6 +35,10 @@ pub struct Metadata {
     /// When processes ended, as observed by `heaptide run`, for their last images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ends: Vec<ImageEnd>,
+    /// What the kernel killed meanwhile because memory ran out; `None` if that is nothing or
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_memory: Option<OutOfMemory>,
     /// Why nothing of the started process was recorded; empty if it was recorded, or if the reason
     /// is unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -149,6 +153,7 @@ pub fn join_members(directory: &Path) -> Result<bool, Error> {
     if let Some(first) = first {
         metadata.status = first.status;
         metadata.ends = first.ends.clone();
+        metadata.out_of_memory = first.out_of_memory;
         metadata.unrecorded = first.unrecorded.clone();
         metadata.in_part = first.in_part.clone();
     }

@@ -85,11 +85,13 @@ impl Recording {
             .map(|((_, profile), ending)| process::process(profile, &parts.symbols, ending))
             .collect();
         let metadata = parts.metadata.unwrap_or_default();
+        let of_members = metadata.members.iter().filter_map(|member| member.out_of_memory);
         Ok(Recording {
             path: path.to_owned(),
             sealed: parts.sealed,
             sealed_realtime_ns: metadata.sealed_realtime_ns,
             ran_after_sealing,
+            out_of_memory: of_members.chain(metadata.out_of_memory).max(),
             unrecorded: metadata.unrecorded,
             removed: parts.removed,
             processes,

@@ -241,6 +241,16 @@ impl Parts {
 
     /// Collects information about the end of an image from other files than its profile.
     fn outside(&self, file: &Path, profile: &Profile) -> Outside {
+        let sealed_ns = self.metadata.as_ref().map_or(0, |metadata| metadata.sealed_realtime_ns);
+        Outside {
+            ended_ns: self.observed_end(file).map(|end| end.monotonic_ns),
+            latest_ns: if sealed_ns == 0 { now_ns() } else { sealed_ns },
+            next: self.place(file, profile).and_then(|place| place.next),
+        }
+    }
+
+    /// Returns the end of an image that a command observed.
+    fn observed_end(&self, file: &Path) -> Option<&ImageEnd> {
         let name = file_names::image_name(file);
         let (_, image) = file_names::split(&name);
         let (ends, members): (&[ImageEnd], &[Member]) = match (self.merged(file), &self.metadata) {
@@ -249,12 +259,7 @@ impl Parts {
             (None, None) => (&[], &[]),
         };
         let mut ends = ends.iter().chain(members.iter().flat_map(|member| &member.ends));
-        let sealed_ns = self.metadata.as_ref().map_or(0, |metadata| metadata.sealed_realtime_ns);
-        Outside {
-            ended_ns: ends.find(|end| end.image == image).map(|end| end.monotonic_ns),
-            latest_ns: if sealed_ns == 0 { now_ns() } else { sealed_ns },
-            next: self.place(file, profile).and_then(|place| place.next),
-        }
+        ends.find(|end| end.image == image)
     }
 
     /// Returns the place of an image among those of its process; `None` if its file has another
@@ -330,8 +335,10 @@ impl Parts {
         }
         let is_first = place.is_none_or(|place| place.is_first_of_pid);
         let started = self.started(file, header).filter(|_| is_first);
+        let observed = || self.observed_end(file)?.status;
+        let noted = ending::noted(header);
         let status = started.and_then(|started| started.status);
-        match (status, ending::noted(header)) {
+        match (status.or_else(|| observed().filter(|_| noted.is_none())), noted) {
             (Some(Status { kind: StatusKind::Exited, code }), _) => End::Exited(code),
             (Some(Status { kind: StatusKind::Signaled, code }), _) => End::Signaled(code),
             (None, Some(end)) => end,

@@ -3,6 +3,7 @@
 use crate::expectations::evaluate;
 use crate::harness::{
     Guest, NOBODY, Outcome, clean, heaptide, library, preloaded, profiles, report, run, scratch,
+    until,
 };
 use crate::recording::{list, number};
 use heaptide_attach::{Request, attach, detach};
@@ -143,6 +144,32 @@ fn what_a_program_does_between_attach_and_detach_is_counted() {
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("the recording starts in a running process, "), "{text}");
     assert!(text.contains("live at detach"), "{text}");
+}
+
+/// Of 20 MB resident, the recording shows 0.1 MB: the report states the rest, as a bound.
+#[test]
+fn a_report_states_the_blocks_from_before() {
+    let mut target = Target::waiting("attach_older");
+    target.steps("o");
+    target.attach("a.heaptide", &[]);
+    let recording = target.recording("a.heaptide");
+    let page =
+        |target: &Target| run(heaptide().arg("report").arg(&recording), &target.place).stdout;
+    until("an account of resident memory", || {
+        target.steps("m");
+        page(&target).contains("resident")
+    });
+    target.detach();
+    let page = page(&target);
+    let head = page.split("\n\n").next().expect("sentences");
+    let sentence = head.lines().skip(1).collect::<Vec<_>>().join(" ");
+    let sentence = sentence.as_str();
+    let (_, older) = sentence.split_once(" At most ").expect(sentence);
+    let (older, rest) = older.split_once(" MiB of ").expect(sentence);
+    let older: f64 = older.parse().expect(sentence);
+    assert!((19.0..21.0).contains(&older), "{sentence}");
+    let says = "resident were blocks from before the recording began, not shown.";
+    assert!(rest.ends_with(says), "{sentence}");
 }
 
 #[test]

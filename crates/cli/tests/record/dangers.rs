@@ -134,7 +134,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 122] = [
+const ELSEWHERE: [&str; 123] = [
     "device.c",
     "device_attached.c",
     "device_cuda.c",
@@ -238,6 +238,7 @@ const ELSEWHERE: [&str; 122] = [
     "python_frames.py",
     "ranks.c",
     "filled_late.c",
+    "killed_children.c",
     "kinds_overlap.c",
     "reserved_heap.c",
     "resident.c",

@@ -7,9 +7,12 @@ use crate::harness::{
 };
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::may_make_namespaces;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Returns the output of `heaptide COMMAND RECORDING`.
 fn shown(command: &[&str], recording: &Path, place: &Path) -> String {
@@ -45,6 +48,54 @@ fn the_end_of_a_program_that_aborts() {
     let (duration, peak) =
         (seconds(&process["duration_s"]), seconds(&process["totals"]["peak_time_s"]));
     assert_eq!((duration, peak), (0.4, 0.38));
+}
+
+/// Children are killed while the command watches them. The command learns how before their parent
+/// reaps them, as it must on kernels before 6.15. A request to end is no fault.
+#[test]
+fn children_that_were_killed() {
+    let place = scratch("ends-children");
+    let program = Guest::read("killed_children.c").build("killed_children.c", &[]);
+    let recording = place.join("a.heaptide");
+    let mut command = heaptide();
+    command.args(["run", "-o"]).arg(&recording).arg("--").arg(&program);
+    let running = command.current_dir(&place).stderr(Stdio::piped()).spawn();
+    let running = running.expect("the command");
+    until("the children", || place.join("pids").exists());
+    let pids = fs::read_to_string(place.join("pids")).expect("their pids");
+    let pids: Vec<i32> = pids.split_whitespace().map(|pid| pid.parse().expect("a pid")).collect();
+    let watched = || -> Vec<i32> {
+        let fds = fs::read_dir(format!("/proc/{}/fdinfo", running.id())).expect("descriptors");
+        let infos = fds.flatten().map(|fd| fs::read_to_string(fd.path()).unwrap_or_default());
+        let pid =
+            |info: String| info.lines().find_map(|line| line.strip_prefix("Pid:\t")?.parse().ok());
+        infos.filter_map(pid).filter(|pid| pids.contains(pid)).collect()
+    };
+    until("all to be watched", || watched().len() == pids.len());
+    for (&pid, signal) in pids.iter().zip([Signal::SIGSEGV, Signal::SIGKILL, Signal::SIGTERM]) {
+        kill(Pid::from_raw(pid), signal).expect("a child");
+    }
+    until("all ends to be seen", || watched().is_empty());
+    fs::write(place.join("go"), "").expect("a file");
+    let outcome = running.wait_with_output().expect("its end");
+    let summary = String::from_utf8_lossy(&outcome.stderr).into_owned();
+    let line = summary.lines().find_map(|line| line.strip_prefix("heaptide:   killed     "));
+    let parts: Vec<&str> = line.expect("a line").split("; ").collect();
+    let expected = [
+        (1, "killed by signal 9 (SIGKILL)", "1.91 MiB"),
+        (0, "killed by signal 11 (SIGSEGV)", "980 KiB"),
+    ];
+    assert_eq!(parts.len(), expected.len(), "{summary}");
+    for (part, (child, how, live)) in parts.iter().zip(expected) {
+        let pid = format!("(pid {})", pids[child]);
+        assert!([&*pid, how, live].iter().all(|says| part.contains(says)), "{summary}");
+    }
+    let report = report(&recording, &place);
+    let signals =
+        list(&report, "processes").iter().filter_map(|process| process["end"]["code"].as_i64());
+    let mut signals: Vec<i64> = signals.collect();
+    signals.sort_unstable();
+    assert_eq!(signals, [0, 9, 11, 15]);
 }
 
 /// The program died by a signal and was not started by the command, so its end was not observed.

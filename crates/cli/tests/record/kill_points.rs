@@ -8,7 +8,7 @@
 use crate::harness::{Guest, clean, library, profiles, scratch};
 use crate::recording::assert_consistent;
 use crate::stepping::Stepper;
-use heaptide_analysis::model::{Measure, Process, Recording, Removed, Tables};
+use heaptide_analysis::model::{Measure, Process, Recording, Tables};
 use heaptide_render::json;
 use heaptide_render::shared::answer::Answer;
 use std::fs::{self, File};
@@ -184,17 +184,7 @@ fn counted(process: &Process) -> [u64; 6] {
 }
 
 fn report(process: Process) -> serde_json::Value {
-    let recording = Recording {
-        path: PathBuf::new(),
-        sealed: false,
-        sealed_realtime_ns: 0,
-        ran_after_sealing: Vec::new(),
-        unrecorded: String::new(),
-        removed: Removed::default(),
-        processes: vec![process],
-        damaged: Vec::new(),
-        subject: None,
-    };
+    let recording = Recording { processes: vec![process], ..Recording::default() };
     let choice = json::report::Choice { sort: Measure::AtPeakBytes, top: None, process: None };
     let mut text = Vec::new();
     json::report::write(&mut text, &recording, &choice, &Answer::default()).expect("a report");

@@ -141,3 +141,31 @@ fn started_by_spawn_and_by_threads() {
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().all(|&count| count == found[0] && count >= 1), "{found:?}");
 }
+
+/// A program that never calls the nothrow form of an operator lacks it. Its throwing form then
+/// allocates by `malloc`, and nothing has failed.
+#[test]
+fn operators_without_nothrow_forms_do_not_fail() {
+    let place = scratch("static-operators");
+    let source = "\
+int main() {
+    static char *kept[100];
+    for (int i = 0; i < 100; i++)
+        (kept[i] = new char[1000])[0] = 1;
+    for (char *block : kept)
+        delete[] block;
+    return 3;
+}
+";
+    std::fs::write(place.join("operators.cpp"), source).expect("a source");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-static", "operators.cpp", "-o", "operators"]).current_dir(&place);
+    assert!(compiler.status().expect("a compiler").success());
+    let recording = place.join("a.heaptide");
+    let outcome = run(recorded(&recording, &[]).arg(place.join("operators")), &place);
+    assert_eq!(outcome.status, 3, "{}", outcome.stderr);
+    let report = report(&recording, &place);
+    let totals = &list(&report, "processes")[0]["totals"];
+    assert_eq!(number(totals, "failed"), 0);
+    assert!((100..110).contains(&number(totals, "allocations")), "{totals}");
+}

@@ -468,7 +468,7 @@ fn of_process(process: &Process) -> Vec<String> {
     if lifetime.start_realtime_ns > 0 {
         lines.push(format!("started {}", date(lifetime.start_realtime_ns)));
     }
-    lines.push(format!("{}, {}", ran(process), ending(lifetime.end)));
+    lines.push(format!("{}, {}", ran(process), ending(process)));
     let sample = process.time.samples.last();
     let memory = Memory::of(process, At::End);
     let resident = memory.as_ref().map(|memory| memory.account.resident_bytes);

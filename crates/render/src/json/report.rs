@@ -65,6 +65,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("ran_after_sealing", &recording.ran_after_sealing)?;
         let unrecorded = Some(&recording.unrecorded).filter(|reason| !reason.is_empty());
         map.serialize_entry("unrecorded", &unrecorded)?;
+        map.serialize_entry("out_of_memory", &recording.out_of_memory)?;
         map.serialize_entry("removed", &recording.removed)?;
         let chosen = recording.processes.iter();
         let chosen = chosen.filter(|p| choice.process.is_none_or(|pid| pid == p.identity.pid));

@@ -124,13 +124,14 @@ pub fn removed_images(removed: &Removed) -> Option<String> {
 }
 
 /// Describes how an image ended, as a predicate after "it".
-pub(crate) fn ending(end: End) -> String {
-    match end {
+pub(crate) fn ending(process: &Process) -> String {
+    match process.lifetime.end {
         End::Exited(code) => format!("exited with status {code}"),
         End::Signaled(signal) => format!("killed by signal {signal}{}", signal_name(signal)),
         End::Exec => "became another program by exec".to_owned(),
         End::Detached => "detached".to_owned(),
         End::Running => "still running".to_owned(),
+        End::Unknown if process.identity.images > 1 => "ends differ or were not seen".to_owned(),
         End::Unknown => "end not seen".to_owned(),
     }
 }
@@ -138,11 +139,7 @@ pub(crate) fn ending(end: End) -> String {
 /// Describes how and when an image ended, as a predicate after "it".
 pub(crate) fn ended(process: &Process) -> String {
     let seen = if process.lifetime.duration_is_known { "" } else { ", last seen" };
-    format!(
-        "{}{seen} after {}",
-        ending(process.lifetime.end),
-        duration(process.lifetime.duration_ns)
-    )
+    format!("{}{seen} after {}", ending(process), duration(process.lifetime.duration_ns))
 }
 
 /// Describes how long an image ran, as a predicate after "it".
@@ -157,6 +154,12 @@ pub(crate) fn place(process: &Process) -> Option<String> {
     let of = if rank.of == 0 { String::new() } else { format!(" of {}", rank.of) };
     let job = if process.identity.job.is_empty() { "" } else { ", job " };
     Some(format!("{}{of}{job}{}", rank.number, process.identity.job))
+}
+
+/// Returns whether a signal ends a program because of a fault or from outside for good, not as a
+/// request or because a pipe has no reader.
+pub(crate) fn is_of_fault(signal: i32) -> bool {
+    matches!(signal, 4..=9 | 11 | 24 | 25 | 31)
 }
 
 /// Returns the name of a signal on Linux, in parentheses after a space; empty for uncommon signals.

@@ -58,10 +58,11 @@ const BESIDE_RUNTIME_PERCENT: u64 = 1;
 /// Returns sentences about the memory of a process at peak; `None` if nothing was recorded.
 pub fn sentence(process: &Process) -> Option<String> {
     let sentences = if process.totals.at_peak_bytes == 0 {
-        [None, None, None, None, device(process)]
+        [None, None, None, older(process), None, device(process)]
     } else {
         let (holders, growth) = (holders(process), growth(process));
-        [holders, growth, untouched(process), unexplained(process), device(process)]
+        let (untouched, unexplained) = (untouched(process), unexplained(process));
+        [holders, growth, untouched, older(process), unexplained, device(process)]
     };
     let mapped = own_mappings(process).map(|own| mapped_apart(&own));
     let said: Vec<String> = mapped.into_iter().chain(sentences.into_iter().flatten()).collect();
@@ -575,6 +576,33 @@ fn untouched(process: &Process) -> Option<String> {
     (is_of_end && is_known && is_large && !is_touched).then(|| {
         let (live, most) = (bytes(live), bytes(most));
         format!("Of {live} in blocks, at most {most} were resident.")
+    })
+}
+
+/// States that blocks from before the recording can be more than all that it shows. The allocator's
+/// own data, among which they are counted, are far less.
+fn older(process: &Process) -> Option<String> {
+    let event = match (process.completeness.starts_in_middle, process.identity.forked) {
+        (true, _) => "the recording began",
+        (false, true) => "the process was forked",
+        (false, false) => return None,
+    };
+    // The program may free them later.
+    let of_older = |memory: &Memory<'_>| {
+        let children = &memory.row("heap")?.children;
+        let row = children.iter().find(|row| row.name == "overhead")?;
+        Some((row.resident_bytes, memory.account.resident_bytes))
+    };
+    let (older, resident) =
+        Memory::over_time(process).filter_map(|memory| of_older(&memory)).max()?;
+    let is_more = older >= UNEXPLAINED_MIN
+        && older > process.totals.peak_bytes
+        && is_at_least(older, resident, UNEXPLAINED_PERCENT);
+    let (older, resident) = (bytes(older), bytes(resident));
+    is_more.then(|| {
+        format!(
+            "At most {older} of {resident} resident were blocks from before {event}, not shown."
+        )
     })
 }
 

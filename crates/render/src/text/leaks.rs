@@ -166,7 +166,7 @@ fn page(
     rows: usize,
 ) -> io::Result<()> {
     let (command, who) = (command_line(process, out.fit(60)), process.who());
-    writeln!(out, "{} ({who}), {}", Style::Heading.of(command), ending(process.lifetime.end))?;
+    writeln!(out, "{} ({who}), {}", Style::Heading.of(command), ending(process))?;
     figures(out, process)?;
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),

@@ -259,7 +259,7 @@ fn heading(out: &mut Screen, process: &Process, subject: Option<&str>) -> io::Re
     if let Some(subject) = subject {
         writeln!(out, "  subject  {subject}")?;
     }
-    let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process.lifetime.end));
+    let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process));
     writeln!(out, "  started  {started}, {}, {ended}", ran(process))?;
     if let Some(place) = place(process) {
         let place = format!("{place}, on {}", process.identity.host);

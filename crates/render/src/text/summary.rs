@@ -3,16 +3,16 @@
 
 use std::path::Path;
 
-use heaptide_analysis::model::{End, Process, PythonObjects, Recording};
+use heaptide_analysis::model::{End, OutOfMemory, Process, PythonObjects, Recording};
 
 use crate::shared::accounts;
 use crate::shared::answer::Answer;
 use crate::shared::command_line::command_line;
 use crate::shared::device::device_summary;
-use crate::shared::heading::{ended, removed_says, sampling_says, trace_says};
+use crate::shared::heading::{ended, is_of_fault, removed_says, sampling_says, trace_says};
 use crate::shared::mapped::mapped_summary;
 use crate::shared::names::printable;
-use crate::shared::quantity::{bytes, counted, duration, percent};
+use crate::shared::quantity::{bytes, count, counted, duration, percent};
 use crate::shared::runtime::runtime_says;
 use crate::shared::sentence::is_peak_close;
 use crate::text::missing;
@@ -24,8 +24,9 @@ const SPAN_PART: u64 = 20;
 /// Returns sentences about the memory of the subject, or if none was chosen of the started
 /// program, and lines: what was started and how it ended; what the subject allocated, its peak,
 /// what is live; and the next command. Further lines state the choice among several processes, and
-/// there are lines for mappings, for resident memory, for a trace, and for each significant gap.
-pub fn summary(recording: &Recording, path: &Path) -> String {
+/// there are lines for mappings, for resident memory, for what was [`killed`], for a trace, and for
+/// each significant gap.
+pub fn summary(recording: &Recording, killed: Option<&str>, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
     };
@@ -70,6 +71,7 @@ pub fn summary(recording: &Recording, path: &Path) -> String {
         let command = command_line(largest, 40);
         lines.push(format!("  largest    {peak} by {command}; `--process {pid}` selects it"));
     }
+    lines.extend(killed.map(|says| format!("  killed     {says}")));
     lines.extend(sampling_says(process).map(|says| format!("  sampled    {says}")));
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
     lines.extend(removed_says(&recording.removed).map(|says| format!("  removed    {says}")));
@@ -122,6 +124,46 @@ fn first(recording: &Recording, process: &Process, subject: Option<&str>) -> Str
         _ => String::new(),
     };
     format!("{} {}{span}{others}", command_line(process, 60), ended(process))
+}
+
+const SIGKILL: i32 = 9;
+/// The most killed images in the summary, of which the others are only counted.
+const KILLED: usize = 2;
+
+/// Returns which images other than the started one were killed, those with most live bytes first,
+/// and whether the kernel killed processes because memory ran out. In the recording no images are
+/// joined.
+pub fn killed(recording: &Recording) -> Option<String> {
+    let started = recording.requested();
+    let is_killed = |process: &&Process| {
+        let is_started = started.is_some_and(|started| std::ptr::eq(*process, started));
+        !is_started && matches!(process.lifetime.end, End::Signaled(signal) if is_of_fault(signal))
+    };
+    let mut killed: Vec<&Process> = recording.processes.iter().filter(is_killed).collect();
+    killed.sort_by_key(|process| std::cmp::Reverse(process.totals.live_bytes));
+    let mut says: Vec<String> = killed
+        .iter()
+        .take(KILLED)
+        .map(|process| {
+            let (command, who) = (command_line(process, 40), process.who());
+            let live = bytes(process.totals.live_bytes);
+            format!("{command} ({who}), {}, with {live} live", ended(process))
+        })
+        .collect();
+    let more = killed.len().saturating_sub(KILLED) as u64;
+    says.extend((more > 0).then(|| counted(more, "other process image")));
+    let is_by_kill = |process: &Process| process.lifetime.end == End::Signaled(SIGKILL);
+    let out_of_memory = recording.out_of_memory;
+    let out_of_memory = out_of_memory.filter(|_| recording.processes.iter().any(is_by_kill));
+    says.extend(out_of_memory.map(|OutOfMemory { processes, in_group }| {
+        let place = if in_group { "control group" } else { "machine" };
+        let killed = match processes {
+            1 => "1 process".to_owned(),
+            all => format!("{} processes", count(all)),
+        };
+        format!("the kernel killed {killed} of this {place} because memory ran out")
+    }));
+    (!says.is_empty()).then(|| says.join("; "))
 }
 
 /// Returns the peak: for heap and mappings with that of each kind, and for several images the

@@ -17,6 +17,8 @@ pub struct Moment {
     pub peak_bytes: u64,
     /// Resident bytes of the process; 0 if unknown.
     pub resident_bytes: u64,
+    /// Allocated bytes of devices; 0 for stored times.
+    pub device_bytes: u64,
 }
 
 /// The counters to compare: now, earlier for rates, and those that growth counts from.

@@ -102,6 +102,9 @@ fn sums(app: &App, width: usize) -> String {
         if moments.now.resident_bytes > 0 {
             parts.push(format!("resident {}", bytes(moments.now.resident_bytes)));
         }
+        if moments.now.device_bytes > 0 {
+            parts.push(format!("device {}", bytes(moments.now.device_bytes)));
+        }
     }
     if moments.is_marked || sum.growth_bytes != 0 {
         parts.push(format!("growth {}", signed_bytes(sum.growth_bytes)));

@@ -40,6 +40,7 @@ fn program() -> ProgramBuilder {
 struct Shown {
     app: App,
     counts: Vec<Counts>,
+    device_bytes: u64,
     places: Places,
 }
 
@@ -54,7 +55,7 @@ impl Shown {
         let mut app = App::new(View::Owners, None).expect("an app");
         app.title = "app --serve  pid 42".to_owned();
         app.set_tables(Box::new(tables));
-        let mut shown = Shown { app, counts, places: Places::default() };
+        let mut shown = Shown { app, counts, device_bytes: 0, places: Places::default() };
         shown.at(1);
         shown
     }
@@ -66,6 +67,7 @@ impl Shown {
             counts: Arc::new(self.counts.clone()),
             peak_bytes: 20 << 20,
             resident_bytes: 30 << 20,
+            device_bytes: self.device_bytes,
         });
     }
 
@@ -366,6 +368,15 @@ fn every_size_works_and_names_keep_space() {
     assert_eq!(lines[3], "    ▼live     growth owner");
     assert_eq!(lines[4], " 12.0 MiB            parse  [app]");
     assert_eq!(lines[9], "q quit  ? help  s sort  / filter");
+}
+
+#[test]
+fn memory_of_devices_is_beside_that_of_the_host() {
+    let mut shown = Shown::new(&program());
+    shown.device_bytes = 3 << 30;
+    shown.at(2);
+    let sums = &shown.lines(100, 14)[1];
+    assert!(sums.contains("   resident 30.0 MiB   device 3.00 GiB   "), "{sums}");
 }
 
 #[test]

@@ -162,7 +162,8 @@ impl<T: Send + 'static> Followed<T> {
             last: None,
         };
         let mut counts = Arc::new(Vec::new());
-        let (mut sites, mut peak_bytes, mut looks, mut is_there) = (0, 0, 0u32, true);
+        let (mut sites, mut looks, mut is_there) = (0, 0u32, true);
+        let (mut peak_bytes, mut device_bytes) = (0, 0);
         let (mut start_ns, mut is_exec, mut gone) = (None, false, None::<Instant>);
         loop {
             let begin = thread_time();
@@ -177,7 +178,8 @@ impl<T: Send + 'static> Followed<T> {
                     self.reports.send(Update::Failed(images::no_rows(&self.running.file)));
                     return Ok(());
                 }
-                (counts, sites, peak_bytes) = (Arc::new(now), there, header.peak_bytes);
+                (counts, sites) = (Arc::new(now), there);
+                (peak_bytes, device_bytes) = (header.peak_bytes, header.device_bytes);
                 self.reports.send(Update::Samples(samples));
                 is_exec = header.end_kind == End::Exec as u32;
             }
@@ -188,7 +190,8 @@ impl<T: Send + 'static> Followed<T> {
                 gone = gone.or_else(|| Some(Instant::now()));
             }
             self.read_tables(&mut reading, &observer, (sites, is_there))?;
-            self.reports.send(Update::Moment(self.moment(&counts, peak_bytes, start_ns)));
+            let now = Moment { peak_bytes, device_bytes, ..self.moment(&counts, start_ns) };
+            self.reports.send(Update::Moment(now));
             let may_begin = gone.is_some_and(|at| at.elapsed() < BEGINS_WITHIN);
             if !is_there && !may_begin && reading.thread.is_none() && reading.sites >= sites {
                 self.reports.send(Update::Ended(self.ending(&observer)));
@@ -203,12 +206,12 @@ impl<T: Send + 'static> Followed<T> {
         }
     }
 
-    fn moment(&self, counts: &Arc<Vec<Counts>>, peak_bytes: u64, start_ns: Option<u64>) -> Moment {
+    fn moment(&self, counts: &Arc<Vec<Counts>>, start_ns: Option<u64>) -> Moment {
         Moment {
             time_ns: start_ns.map_or(0, |start| clock::now_ns().saturating_sub(start)),
             counts: counts.clone(),
-            peak_bytes,
             resident_bytes: self.running.memory().map_or(0, |(resident, _)| resident),
+            ..Moment::default()
         }
     }
 

@@ -107,7 +107,7 @@ impl Replay {
         let after = self.samples.partition_point(|sample| sample.time_ns <= time_ns);
         let sample = after.checked_sub(1).and_then(|index| self.samples.get(index));
         let resident_bytes = sample.map_or(0, |sample| sample.resident_bytes);
-        Moment { time_ns, counts, peak_bytes: self.peak_bytes, resident_bytes }
+        Moment { time_ns, counts, peak_bytes: self.peak_bytes, resident_bytes, device_bytes: 0 }
     }
 
     /// Returns the recorder's samples.
