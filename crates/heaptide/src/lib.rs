@@ -5,9 +5,9 @@
 //! [`snapshot()`]) and registers functions that are called on each allocation ([`Monitor`]).
 //!
 //! In a process without the recorder every call is a no-op, which costs a load and a branch. The
-//! crate has no dependencies and needs no library at link time. A statically linked program cannot
-//! load a library, so calls do nothing unless it
-//! [embeds](#programs-that-no-library-can-be-loaded-into) the recorder.
+//! crate has no dependencies and needs no library at link time. `heaptide run` puts the recorder
+//! into statically linked programs, too, if they were not stripped; others can
+//! [embed](#programs-that-no-library-can-be-loaded-into) it.
 //!
 //! ```
 //! use heaptide::{measure, scope};
@@ -59,8 +59,8 @@
 //!
 //! # Programs that no library can be loaded into
 //!
-//! A program that is linked statically, or whose allocator is not malloc, embeds the recorder
-//! around its allocator, with feature `recorder`:
+//! A program that is linked statically and stripped, or whose allocator is not malloc, embeds the
+//! recorder around its allocator, with feature `recorder`:
 //!
 #![cfg_attr(feature = "recorder", doc = "```")]
 #![cfg_attr(not(feature = "recorder"), doc = "```ignore")]

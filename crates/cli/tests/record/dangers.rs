@@ -134,7 +134,7 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 123] = [
+const ELSEWHERE: [&str; 124] = [
     "device.c",
     "device_attached.c",
     "device_cuda.c",
@@ -239,6 +239,7 @@ const ELSEWHERE: [&str; 123] = [
     "ranks.c",
     "filled_late.c",
     "killed_children.c",
+    "map_ends.c",
     "kinds_overlap.c",
     "reserved_heap.c",
     "resident.c",

@@ -171,6 +171,25 @@ fn memory_that_was_given_back_is_part_of_the_peak() {
     }
 }
 
+/// 50 MB are mapped, written, and gone by a signal or an exec, before which the recorder sees
+/// nothing of them.
+#[test]
+fn mappings_at_the_end_of_a_killed_program_are_stated() {
+    let place = scratch("map-ends");
+    let program = Guest::read("map_ends.c").build("map_ends.c", &[]);
+    for how in ["kill", "exec"] {
+        let recording = place.join(format!("{how}.heaptide"));
+        run(recorded(&recording, &[]).arg(&program).arg(how), &place);
+        let mut command = heaptide();
+        command.args(["report", "--all-processes"]).arg(&recording);
+        let page = run(&mut command, &place).stdout;
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        let says = "At its end the program had 47.7 MiB of its own mappings, of which the resident \
+                    part is not known; `--kind program` adds them to the heap.";
+        assert!(page.contains(says), "{how}: {page}");
+    }
+}
+
 #[test]
 fn a_program_that_maps_nothing_has_no_line_about_mappings() {
     let trial = Trial::new("counts.c", "map-none", &[], &[]);

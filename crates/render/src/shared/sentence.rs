@@ -65,6 +65,7 @@ pub fn sentence(process: &Process) -> Option<String> {
         [holders, growth, untouched, older(process), unexplained, device(process)]
     };
     let mapped = own_mappings(process).map(|own| mapped_apart(&own));
+    let mapped = mapped.or_else(|| mapped_unseen(process));
     let said: Vec<String> = mapped.into_iter().chain(sentences.into_iter().flatten()).collect();
     (!said.is_empty()).then(|| said.join(" "))
 }
@@ -94,6 +95,31 @@ fn mapped_apart(OwnMappings { resident, most }: &OwnMappings) -> String {
         bytes(resident.of_bytes),
         duration(resident.time_ns),
     )
+}
+
+/// States what the program mapped for its own data and had at its end, if nothing was seen of that:
+/// a process that is killed or executes another program has no account of its end.
+fn mapped_unseen(process: &Process) -> Option<String> {
+    let is_apart = process.completeness.leaves_mappings
+        && process.identity.images == 1
+        && process.completeness.part.is_none()
+        && RuntimeHeap::of(process).is_none()
+        && matches!(process.lifetime.end, End::Signaled(_) | End::Exec | End::Unknown);
+    let last = process.time.accounts.last().map(|account| account.cause);
+    if !is_apart || matches!(last, Some(AccountCause::End | AccountCause::Now)) {
+        return None;
+    }
+    let classes = &process.mapped.as_ref()?.classes;
+    let own = classes.iter().filter(|(class, _)| class.is_of_program());
+    let live = own.fold(0u64, |sum, (_, sums)| sum.saturating_add(sums.live_bytes));
+    let is_more = live >= UNEXPLAINED_MIN && live > process.totals.peak_bytes;
+    let live = bytes(live);
+    is_more.then(|| {
+        format!(
+            "At its end the program had {live} of its own mappings, of which the resident part is not \
+             known; `--kind program` adds them to the heap."
+        )
+    })
 }
 
 /// States the memory of devices beside that of the host, unless it is the memory that is shown.
