@@ -1,5 +1,6 @@
 //! The allocators' statistics about their memory: the arenas of glibc, `mi_process_info` of
-//! mimalloc. Nothing here waits for a lock of the allocator; see DESIGN.md.
+//! mimalloc. Nothing here waits for a lock of the allocator; see
+//! `docs/design/resident-memory.md`.
 
 use crate::allocator::{self, is_glibc};
 use crate::family::Statistics;

@@ -1,5 +1,5 @@
 //! The limits of all tables of the recorder that can grow while a program runs, in one place: how
-//! many entries each has at most, and what happens beyond. ARCHITECTURE.md has the same table; a
+//! many entries each has at most, and what happens beyond. docs/recorder.md has the same table; a
 //! test compares them.
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_document_has_every_budget() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recorder.md");
         let document = std::fs::read_to_string(path).expect("the document");
         let section = document.split("\n## Budgets of the recorder\n").nth(1).expect("a section");
         let section = section.split("\n## ").next().expect("its text");
@@ -128,6 +128,6 @@ mod tests {
             format!("| {name} | {entries} | {all} | {beyond} | {counted} |").replace("|  |", "| |")
         };
         let expected: Vec<String> = BUDGETS.iter().map(row).collect();
-        assert_eq!(found, expected, "ARCHITECTURE.md, Budgets of the recorder");
+        assert_eq!(found, expected, "docs/recorder.md, Limits of its tables");
     }
 }
