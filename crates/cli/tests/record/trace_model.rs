@@ -149,10 +149,17 @@ fn blocks(logs: &[Log]) -> HashMap<u64, Block> {
     blocks
 }
 
-/// Returns whether a block of glibc is a mapping of its own, which it moves by mremap: from the
-/// start of a page to the end of one, behind a header.
-fn is_own_mapping(address: u64, usable: u64) -> bool {
-    (address.wrapping_sub(16)).is_multiple_of(4096) && (usable + 16).is_multiple_of(4096)
+/// Returns whether `realloc` of glibc moved the pages of a block by `mremap`: both blocks are
+/// mappings of their own, which end at the end of a page. The blocks are at the same place in
+/// their page, behind a header, or where their alignment put them. Small blocks of other allocators
+/// can be there, too.
+fn is_moved_by_pages(old: Block, (address, usable): (u64, u64)) -> bool {
+    let offset = old.address % 4096;
+    let is_large = old.usable >= 16384 && usable >= 16384;
+    let is_start = offset == 16 || offset > 16 && offset.is_power_of_two() && is_large;
+    offset == address % 4096
+        && is_start
+        && [old.usable, usable].iter().all(|bytes| (bytes + offset).is_multiple_of(4096))
 }
 
 /// Returns the events of a thread in order, as far as the blocks are known: logs of running threads
@@ -194,11 +201,9 @@ fn expected(log: &Log, blocks: &HashMap<u64, Block>) -> Vec<Known> {
             }
             What::Moved => {
                 // If the block is copied, both exist for an instant.
-                let is_remapped = |old: &Block| {
-                    is_own_mapping(old.address, old.usable)
-                        && is_own_mapping(done.address, done.usable)
-                };
-                let is_in_place = |old: &Block| old.address == done.address || is_remapped(old);
+                let new = (done.address, done.usable);
+                let is_in_place =
+                    |old: &Block| old.address == new.0 || is_moved_by_pages(*old, new);
                 let in_place = blocks.get(&done.old).is_some_and(is_in_place);
                 let both = [(Operation::Free, done.old), (Operation::Allocate, done.block)];
                 let order = if in_place { [0, 1] } else { [1, 0] };
