@@ -125,10 +125,17 @@ impl Pass<'_> {
             return;
         }
         self.count(event);
-        if self.live_bytes > self.peak_bytes {
+        // As in the recorder, a block that gets a label at the peak has it there.
+        let names = event.operation == Operation::Relabel && event.lane == self.lane_before(event);
+        if self.live_bytes > self.peak_bytes || (names && self.live_bytes == self.peak_bytes) {
             (self.peak_bytes, self.peak_ns) = (self.live_bytes, event.time_ns);
             self.peak = self.peak.wrapping_add(1);
         }
+    }
+
+    /// Returns the lane of the site that a block left.
+    fn lane_before(&self, event: &Event) -> Option<LaneId> {
+        Some(self.process.tables.sites.get(event.site_before as usize)?.lane)
     }
 
     /// Changes the live blocks of a site.

@@ -10,7 +10,7 @@ use crate::event::regions::{
     List, Region, What, drop_stale, end, end_inside, region, regions, restore, set_site_of_block,
     site_of_block,
 };
-use crate::event::relabel::{lend, move_in, move_out};
+use crate::event::relabel::{lend, rename};
 use crate::event::{stats, trace};
 use crate::store::ids::{NameId, NodeId, ScopeId, ShapeId, SiteId};
 use crate::store::names;
@@ -198,8 +198,7 @@ fn move_block(
     }
     let number = list.add(Region { origin: from, ..region(what, address, usable, site) });
     if number != 0 {
-        move_out(from, usable, lane.index());
-        move_in(lane, site, declared, usable);
+        rename(lane, from, site, declared, usable);
         set_site_of_block(store(), address, site);
         if let Some(by) = by {
             by.trace(lane);
@@ -264,8 +263,7 @@ fn relabel(
     if to.is_none() {
         return 0;
     }
-    move_out(site, bytes, lane.index());
-    move_in(lane, to, declared, bytes);
+    rename(lane, site, to, declared, bytes);
     list.at_mut(number).site = to;
     let now = trace_block(start, to, declared, bytes);
     if what == What::Block {

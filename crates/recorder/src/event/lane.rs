@@ -290,6 +290,12 @@ impl LaneState {
         self.live.renew_bounds(process(), self.header, allocated);
     }
 
+    /// Makes the current moment the peak, if it is as high ([`peak::Live::peak_again`]).
+    pub fn peak_again(&mut self) -> bool {
+        let allocated = self.allocated();
+        self.live.peak_again(process(), self.header, allocated)
+    }
+
     /// Computes the limits of [`peak::Live`] anew. Returns whether more may be allocated now.
     #[inline(always)]
     pub fn renew_limits(&mut self) -> bool {

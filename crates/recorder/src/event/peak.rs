@@ -261,6 +261,22 @@ impl Live {
         self.set_bounds(p, header, allocated, 0);
     }
 
+    /// Makes the current moment the peak if as many bytes are live as at the peak. Returns whether
+    /// it did: what moves between sites next, without a change of live bytes, is part of the peak.
+    /// With several threads, the peak is known to about a percent.
+    pub fn peak_again(&mut self, p: &Process, header: &FileHeader, allocated: u64) -> bool {
+        let live = header.published_live.get() - self.published + self.own(allocated);
+        let peak = header.peak_bytes.get();
+        let unknown =
+            if p.threaded.load(Relaxed) { (peak / 128).min(bound_bytes(header)) } else { 0 };
+        let is_peak = live > 0 && live as u64 + unknown >= peak;
+        if is_peak {
+            header.epoch.fetch_add(1, AcqRel);
+            self.stamp(store(), header);
+        }
+        is_peak
+    }
+
     /// Returns whether own bytes differ from those that were last published.
     pub fn is_held_back(&self, allocated: u64) -> bool {
         self.own(allocated) != self.published

@@ -20,13 +20,29 @@ fn is_sampled() -> bool {
     store().header().sample_mean_bytes.get() != 0
 }
 
+/// Moves a block to a site of this lane, since it got a name. If as many bytes are live as at the
+/// peak, it has the name at the peak: a block gets its name after its allocation, which may have
+/// made the peak.
+pub fn rename(lane: &mut LaneState, from: SiteId, to: SiteId, declared: u64, usable: u64) {
+    let me = lane.index();
+    let can_be_at_peak = is_sampled() || from.owner() == me;
+    let at_peak = can_be_at_peak && lane.peak_again();
+    remove(from, usable, me, at_peak);
+    add(to, declared, usable, at_peak);
+}
+
 /// Removes a block's bytes from a site without a free. `me` is the calling thread's lane.
 pub fn move_out(site: SiteId, bytes: u64, me: u32) {
+    remove(site, bytes, me, false);
+}
+
+/// `at_peak`: the removal is part of the peak. Sites of other lanes cannot have that.
+fn remove(site: SiteId, bytes: u64, me: u32, at_peak: bool) {
     if is_sampled() {
         let by = if site.owner() == me { By::Own } else { By::Other };
-        sampling::charge(site, bytes, by, false);
+        sampling::charge(site, bytes, by, at_peak);
     } else if site.owner() == me {
-        sites::add_free(site.record(), bytes, epoch(), false, false);
+        sites::add_free(site.record(), bytes, epoch(), false, at_peak);
     } else {
         sites::add_remote_free(site.record(), 1, bytes, epoch());
     }
@@ -41,12 +57,12 @@ pub fn take_back(site: SiteId, bytes: u64) {
     sites::add_remote_free(site.record(), 1u64.wrapping_neg(), bytes.wrapping_neg(), epoch());
 }
 
-/// Adds a block to a site of this lane, since it got a name.
-pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
+/// Adds a block to a site of the thread's lane. `at_peak`: it is part of the peak.
+fn add(site: SiteId, declared: u64, usable: u64, at_peak: bool) {
     if is_sampled() {
-        return move_sampled_in(site, declared, usable);
+        return add_sampled(site, declared, usable, at_peak);
     }
-    sites::add_alloc(site.record(), declared, usable, lane.header.epoch.get(), false);
+    sites::add_alloc(site.record(), declared, usable, epoch(), at_peak);
     if let Some(key) = site.key() {
         key.moved_blocks.add(1);
         key.moved_bytes.add(usable);
@@ -54,9 +70,9 @@ pub fn move_in(lane: &LaneState, site: SiteId, declared: u64, usable: u64) {
     }
 }
 
-fn move_sampled_in(site: SiteId, declared: u64, usable: u64) {
+fn add_sampled(site: SiteId, declared: u64, usable: u64, at_peak: bool) {
     let weight = sampling::weight(usable);
-    sampled_sites::add_alloc(site.sampled_record(), weight, declared, epoch(), false);
+    sampled_sites::add_alloc(site.sampled_record(), weight, declared, epoch(), at_peak);
     if let Some(key) = site.key() {
         key.moved_blocks.add(weight.blocks);
         key.moved_bytes.add(weight.bytes);
