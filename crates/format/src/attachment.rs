@@ -67,6 +67,10 @@ pub const INSERTION_BEGUN: u8 = b'+';
 /// Sent by a process if the program was not started.
 pub const INSERTION_CANCELLED: u8 = b'-';
 
+/// The directory of debug files by build-id, in which the symbol table of a stripped static program
+/// can be.
+pub const DEBUG_FILES: &str = "/usr/lib/debug/.build-id/";
+
 /// The library's symbol of the addresses of its own [`MEMORY_FUNCTIONS`], 8 bytes each.
 pub const MEMORY_FUNCTIONS_SYMBOL: &str = "heaptide_memory_functions";
 /// Functions of a C library that compiled code calls, and that a static program may lack.

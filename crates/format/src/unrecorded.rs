@@ -189,7 +189,7 @@ pub enum UnrecordedChild {
     /// A forked child could not create its profile: it had dropped its privileges before, the
     /// directory no longer exists, or there was no space.
     NoProfile = 0,
-    /// It executed a statically linked program.
+    /// It executed a statically linked program that could not be given the recorder.
     Static = 1,
     /// It executed a program built with a sanitizer that replaces the allocator.
     Sanitizer = 2,
@@ -207,7 +207,10 @@ pub enum UnrecordedChild {
 /// A short name and an explanation for each [`UnrecordedChild`], in order of number.
 pub const UNRECORDED_CHILD_NAMES: [(&str, &str); 7] = [
     ("child_no_profile", "child processes without permission or space for a profile"),
-    ("child_static", "programs started by exec that are statically linked"),
+    (
+        "child_static",
+        "statically linked programs started by exec that could not be given the recorder",
+    ),
     ("child_sanitizer", "programs started by exec that were built with a sanitizer"),
     ("child_architecture", "programs started by exec that are of another architecture"),
     ("child_library", "programs started by exec where the recorder's library cannot be read"),

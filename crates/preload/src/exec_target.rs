@@ -6,6 +6,7 @@
 //! loader.
 
 use crate::arch;
+use crate::debug_file::{self, DebugPath, NOTES_BYTES};
 use heaptide_format::{EMBEDDED_NOTE, UnrecordedChild};
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::text::Text;
@@ -14,6 +15,7 @@ use heaptide_recorder::sys::text::Text;
 const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's first line that the kernel reads.
 const SCRIPT_LINE: usize = 256;
+const _: () = assert!(NOTES_BYTES <= SCRIPT_LINE);
 /// The longest relevant name of a library, in bytes.
 const NAME_MAX: usize = 64;
 
@@ -38,7 +40,7 @@ pub struct Room {
     dynamic: [u8; 256 * DYNAMIC_ENTRY],
     /// A script's first line, a note, a name.
     text: [u8; SCRIPT_LINE],
-    /// Whether the static program that was found has a table of symbols.
+    /// Whether the static program that was found, or its debug file, has a table of symbols.
     has_symbols: bool,
 }
 
@@ -79,8 +81,8 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
     let Room { headers, dynamic, text, has_symbols } = room;
     let headers = || headers.chunks_exact(PROGRAM_HEADER).take(count).filter_map(segment);
     if !headers().any(|segment| segment.kind == PT_INTERP) {
-        let notes = headers().filter(|segment| segment.kind == PT_NOTE);
-        let embeds = notes.into_iter().any(|note| is_ours(fd, &note, text));
+        let mut notes = headers().filter(|segment| segment.kind == PT_NOTE);
+        let embeds = notes.any(|note| is_ours(fd, &note, text));
         if embeds {
             return None;
         }
@@ -90,7 +92,9 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
         // The loader, which can be executed, too, is not marked as a program.
         let is_marked =
             entries.into_iter().any(|(kind, flags)| kind == DT_FLAGS_1 && flags & DF_1_PIE != 0);
-        *has_symbols = (read == 0 || is_marked) && has_table_of_symbols(fd);
+        let mut notes = headers().filter(|segment| segment.kind == PT_NOTE);
+        *has_symbols = (read == 0 || is_marked)
+            && (has_table_of_symbols(fd) || notes.any(|note| has_debug_file(fd, &note, text)));
         return Some(UnrecordedChild::Static);
     }
     let section = headers().find(|segment| segment.kind == PT_DYNAMIC)?;
@@ -178,7 +182,8 @@ fn read_dynamic(fd: Fd, section: &Segment, dynamic: &mut [u8]) -> usize {
     kernel::read_at(fd, &mut dynamic[..bytes], section.offset).unwrap_or(0)
 }
 
-/// Returns whether a file has a table of all symbols.
+/// Returns whether a file has a table of all symbols. Its headers are not on the stack of callers.
+#[inline(never)]
 fn has_table_of_symbols(fd: Fd) -> bool {
     const SECTION: usize = 64;
     const SECTIONS_MAX: u64 = 128;
@@ -193,6 +198,21 @@ fn has_table_of_symbols(fd: Fd) -> bool {
         let mut section = [0; SECTION];
         let at = start.saturating_add(index * SECTION as u64);
         kernel::read_at(fd, &mut section, at) == Ok(SECTION) && section[4..8] == SHT_SYMTAB
+    })
+}
+
+/// Returns whether the build-id in these notes is that of a debug file with a table of all symbols.
+fn has_debug_file(fd: Fd, notes: &Segment, text: &mut [u8; SCRIPT_LINE]) -> bool {
+    let bytes = (notes.bytes as usize).min(NOTES_BYTES);
+    let read = kernel::read_at(fd, &mut text[..bytes], notes.offset).unwrap_or(0);
+    let mut path = DebugPath::new();
+    if !debug_file::find(&text[..read], &mut path) {
+        return false;
+    }
+    path.path().and_then(open).is_some_and(|debug_file| {
+        let has_table = has_table_of_symbols(debug_file);
+        kernel::close(debug_file);
+        has_table
     })
 }
 

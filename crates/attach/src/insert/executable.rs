@@ -4,7 +4,9 @@ use std::collections::{HashMap, hash_map::Entry};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
+use heaptide_format::attachment::DEBUG_FILES;
 use nix::unistd::Pid;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
@@ -64,7 +66,7 @@ impl Executable {
     /// Reads the program of a process that has executed no instruction, and whose stack pointer is
     /// known.
     ///
-    /// Errors: it is not static, or its file has no table of symbols.
+    /// Errors: it is not static, or neither its file nor its debug file has a table of symbols.
     pub fn of(pid: Pid, memory: &Memory, sp: u64) -> Result<Executable, Error> {
         let unreadable = |error: io::Error| Error::new(format!("it cannot be read: {error}"));
         let vector = Vector::at(memory, sp).map_err(unreadable)?;
@@ -76,14 +78,13 @@ impl Executable {
         let bias = vector.value(AT_ENTRY)?.wrapping_sub(header.e_entry(endian));
         let sections = header.sections(endian, &cache).map_err(damaged)?;
         let table = sections.symbols(endian, &cache, elf::SHT_SYMTAB).map_err(damaged)?;
-        if table.is_empty() {
-            return Err(Error::new(
-                "it has no symbol table, which names its allocating functions; keep the table with \
-                 `strip --strip-debug` (in Cargo.toml `strip = \"debuginfo\"`), or embed the \
-                 recorder",
-            ));
-        }
-        let symbols = symbols(endian, &table, bias);
+        let symbols = if table.is_empty() {
+            let build_id = build_id(endian, &cache, &sections);
+            let of_debug_file = build_id.and_then(|id| symbols_by(id, bias));
+            of_debug_file.ok_or_else(|| without_symbols(build_id))?
+        } else {
+            symbols(endian, &table, bias)
+        };
         let count = vector.value(AT_PHNUM)? as usize;
         let address = vector.value(AT_PHDR)?;
         let mut bytes = vec![0; count.min(HEADERS_MAX) * HEADER_BYTES];
@@ -130,6 +131,52 @@ const DAMAGED: &str = "its file is damaged";
 
 type Sections<'data> = SectionTable<'data, FileHeader64<Endianness>, &'data ReadCache<&'data File>>;
 type Symbols<'data> = SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<&'data File>>;
+
+/// Returns the build-id of a file.
+fn build_id<'data>(
+    endian: Endianness,
+    data: &'data ReadCache<&'data File>,
+    sections: &Sections<'data>,
+) -> Option<&'data [u8]> {
+    let notes = sections.iter().filter_map(|section| section.notes(endian, data).ok().flatten());
+    let mut notes = notes.flatten().map_while(Result::ok);
+    let note = notes.find(|note| {
+        note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID
+    })?;
+    Some(note.desc())
+}
+
+/// Returns where the debug file with a build-id is.
+fn debug_file(build_id: &[u8]) -> PathBuf {
+    let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (directory, file) = digits.split_at(digits.len().min(2));
+    Path::new(DEBUG_FILES).join(directory).join(format!("{file}.debug"))
+}
+
+/// Returns the functions and data of the program with a build-id by its debug file; `None` if that
+/// is another one's, or has no table of symbols.
+fn symbols_by(build_id: &[u8], bias: u64) -> Option<Vec<Symbol>> {
+    let file = File::open(debug_file(build_id)).ok()?;
+    let cache = ReadCache::new(&file);
+    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    let sections = header.sections(endian, &cache).ok()?;
+    let table = sections.symbols(endian, &cache, elf::SHT_SYMTAB).ok()?;
+    let is_its = self::build_id(endian, &cache, &sections) == Some(build_id);
+    (is_its && !table.is_empty()).then(|| symbols(endian, &table, bias))
+}
+
+/// States that a program cannot be recorded without its symbol table, and what to do.
+fn without_symbols(build_id: Option<&[u8]>) -> Error {
+    let restore = build_id.map_or(String::new(), |id| {
+        format!(", install its debug file as {}", debug_file(id).display())
+    });
+    Error::new(format!(
+        "it has no symbol table, which names its allocating functions; keep the table with \
+         `strip --strip-debug` (in Cargo.toml `strip = \"debuginfo\"`){restore}, or embed the \
+         recorder"
+    ))
+}
 
 /// Returns the functions and data of a program. In a position-independent one, those of the C
 /// library are local.

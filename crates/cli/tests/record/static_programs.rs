@@ -1,8 +1,10 @@
 //! Programs that no loader starts, into which the command puts the recorder: the known numbers of
 //! programs that are otherwise linked dynamically, programs that a shell executes, and failures.
 
-use crate::harness::{Guest, check_with, clean, recorded, report, run, scratch};
+use crate::expectations::evaluate;
+use crate::harness::{Guest, check_with, clean, recorded, report, report_of_kind, run, scratch};
 use crate::recording::{list, number};
+use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use serde_json::Value;
 use std::process::Command;
 
@@ -168,4 +170,61 @@ int main() {
     let totals = &list(&report, "processes")[0]["totals"];
     assert_eq!(number(totals, "failed"), 0);
     assert!((100..110).contains(&number(totals, "allocations")), "{totals}");
+}
+
+/// Gives a program, in a mount namespace of its own, a debug file for its build-id, removes its
+/// symbol table, and executes a command.
+const STRIPPED: &str = "\
+set -e
+program=$1
+mount -t tmpfs none /usr/lib/debug
+id=$(readelf -n \"$program\" | sed -n 's/.*Build ID: //p')
+file=${id#??}
+directory=/usr/lib/debug/.build-id/${id%\"$file\"}
+mkdir -p \"$directory\"
+objcopy --only-keep-debug \"$program\" \"$directory/$file.debug\"
+strip \"$program\"
+shift
+exec \"$@\"
+";
+
+/// The table of symbols is that of the debug file, for the program that `run` starts and for those
+/// that a recorded shell executes; mappings of the C library itself are known by it, too.
+#[test]
+fn stripped_programs_with_a_debug_file() {
+    if !is_root() {
+        return skip(ROOT);
+    }
+    let place = scratch("static-debug-files");
+    let source = Guest::read("map_threads.c");
+    for (name, flag) in [("fixed", "-static"), ("moved", "-static-pie")] {
+        let built = source.build(&format!("debug-{name}"), &[flag, "-pthread"]);
+        let program = place.join(name);
+        let script = format!("{0} && exec {0}", program.display());
+        for (started, words) in [(1, vec![]), (2, vec!["sh", "-c", &script])] {
+            std::fs::copy(&built, &program).expect("a copy");
+            let recording = place.join(format!("{name}-{started}.heaptide"));
+            let mut command = clean(Command::new("unshare"));
+            command.args(["--mount", "sh", "-c", STRIPPED, "sh"]).arg(&program);
+            command.args([env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"]).arg(&recording);
+            command.arg("--");
+            if words.is_empty() {
+                command.arg(&program);
+            } else {
+                command.args(words);
+            }
+            let outcome = run(&mut command, &place);
+            assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+            assert_eq!(outcome.stderr, "");
+            assert_eq!(allocations(&report(&recording, &place), name).len(), started);
+            let mapped = report_of_kind("mapped", &recording, &place);
+            let known = [("function:mine", 4000), ("function:handed", 400)];
+            for (selector, count) in known {
+                let found = evaluate(&mapped, selector, "allocations");
+                assert_eq!(found, count * started as i128, "{name} {selector}");
+            }
+            let all = evaluate(&mapped, "totals", "allocations");
+            assert_eq!(all, 4400 * started as i128, "{name}");
+        }
+    }
 }

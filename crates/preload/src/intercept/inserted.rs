@@ -10,7 +10,7 @@
 use super::deep;
 use super::island::Island;
 use super::patch::{Function, Patch, may_change_code, write_all};
-use super::symbol_table::{each_function, section};
+use super::symbol_table::{debug_file_of, each_function, section};
 use crate::next_symbol;
 use crate::own_allocator::{self, Place};
 use crate::own_calls;
@@ -39,7 +39,9 @@ pub fn intercept(program: &LinkMap) {
         !is_allocators && !LEFT.contains(&name)
     };
     if let Some(path) = Path::new(PROGRAM) {
-        each_function(path, |name, at, size| {
+        let debug_file = debug_file_of(path);
+        let symbols = debug_file.as_ref().and_then(|file| file.path()).unwrap_or(path);
+        each_function(symbols, |name, at, size| {
             own_calls::note(name, program.address().wrapping_add(at), size);
         });
     }
