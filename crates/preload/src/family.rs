@@ -47,6 +47,8 @@ pub enum Shape {
     AllocateSlow,
     /// `(block)`: see [`Inlining::slow_paths`].
     FreeSlow,
+    /// `(heap)`: all blocks of a heap.
+    FreeHeap,
 }
 
 impl Shape {
@@ -71,6 +73,12 @@ impl Shape {
     /// Returns whether other functions of the allocator continue in it.
     pub fn is_slow_path(self) -> bool {
         matches!(self, Shape::AllocateSlow | Shape::FreeSlow)
+    }
+
+    /// Returns whether the functions of an object can be intercepted without this one, if it cannot
+    /// be changed.
+    pub fn can_be_omitted(self) -> bool {
+        self.only_allocates() || self.is_slow_path() || self == Shape::FreeHeap
     }
 
     /// Returns the kind of a function with this name after the prefix.
@@ -171,6 +179,9 @@ pub struct Family {
     pub usable: &'static [&'static str],
     /// Sizes without such a function.
     pub sizes: Sizes,
+    /// The name, after the prefix, of a function that visits the blocks of a heap, with the
+    /// arguments of mimalloc's.
+    pub visit: Option<&'static str>,
     /// Names after the prefix.
     pub functions: &'static [(&'static str, Shape)],
     /// Whether its functions have fast paths that are short enough to be inlined.
@@ -233,6 +244,7 @@ pub static STANDARD: Family = Family {
     statistics: None,
     usable: &["malloc_usable_size"],
     sizes: Sizes::Requested,
+    visit: None,
     functions: functions! {
         Allocate: "malloc" "valloc" "pvalloc";
         AllocateSecond: "memalign" "aligned_alloc";
@@ -256,6 +268,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: Some(("mallctl", Statistics::Jemalloc)),
         usable: &["malloc_usable_size", "sallocx"],
         sizes: Sizes::Jemalloc,
+        visit: None,
         functions: functions! {
             Allocate: "malloc" "valloc" "pvalloc";
             AllocateSecond: "memalign" "aligned_alloc";
@@ -276,6 +289,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: Some(("process_info", Statistics::Mimalloc)),
         usable: &["usable_size", "malloc_usable_size"],
         sizes: Sizes::Requested,
+        visit: Some("heap_visit_blocks"),
         functions: functions! {
             Allocate: "malloc" "malloc_small" "zalloc" "zalloc_small" "malloc_aligned";
             Allocate: "zalloc_aligned" "new" "new_nothrow" "new_aligned" "new_aligned_nothrow";
@@ -299,6 +313,7 @@ pub static FAMILIES: [Family; 8] = [
             ReallocateProductSecond: "heap_reallocn" "heap_recalloc" "heap_recalloc_aligned";
             ReallocateProductSecond: "heap_recalloc_aligned_at";
             Free: "free" "cfree" "free_size" "free_size_aligned" "free_aligned";
+            FreeHeap: "heap_destroy";
         },
         inlining: Some(&ANY_INLINING),
     },
@@ -308,6 +323,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: None,
         usable: &["malloc_size"],
         sizes: Sizes::Requested,
+        visit: None,
         functions: functions! {
             Allocate: "malloc" "valloc" "pvalloc" "new" "newarray" "new_nothrow";
             Allocate: "newarray_nothrow" "new_aligned" "newarray_aligned";
@@ -327,6 +343,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: None,
         usable: &["malloc_usable_size"],
         sizes: Sizes::Requested,
+        visit: None,
         functions: functions! {
             Allocate: "malloc" "zalloc";
             AllocateSecond: "aligned_alloc" "memalign";
@@ -345,6 +362,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: None,
         usable: &["usable_size"],
         sizes: Sizes::Requested,
+        visit: None,
         functions: functions! {
             AllocateSecond: "alloc" "alloc_zeroed";
             ReallocateFourth: "realloc";
@@ -359,6 +377,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: None,
         usable: &["msize"],
         sizes: Sizes::Requested,
+        visit: None,
         functions: functions! {
             Allocate: "malloc" "aligned_malloc";
             AllocateProduct: "calloc";
@@ -375,6 +394,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: None,
         usable: &["malloc_usable_size"],
         sizes: Sizes::Requested,
+        visit: None,
         functions: functions! {
             Allocate: "malloc" "valloc" "pvalloc";
             AllocateSecond: "memalign";
@@ -392,6 +412,7 @@ pub static FAMILIES: [Family; 8] = [
         statistics: None,
         usable: &["malloc_usable_size"],
         sizes: Sizes::Requested,
+        visit: None,
         functions: functions! {
             Allocate: "malloc" "valloc" "pvalloc";
             AllocateSecond: "memalign" "aligned_alloc";

@@ -7,10 +7,12 @@ use crate::calls;
 use crate::family::{Shape, Sizes};
 use crate::{Preload, arch, inlined};
 use core::ffi::CStr;
-use heaptide_format::Call;
+use heaptide_format::shared::Word;
+use heaptide_format::{Call, Mode};
 use heaptide_recorder::event::inside::{Entry, Inside};
 use heaptide_recorder::event::record::{self, Moving, MovingNested};
 use heaptide_recorder::event::step;
+use heaptide_recorder::store::shared::store;
 
 /// A function with up to six arguments; additional ones are ignored.
 pub type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
@@ -31,6 +33,8 @@ pub struct Function {
     /// Returns the size of a block, if the object's allocator has such a function.
     pub usable: Option<extern "C" fn(Address, usize) -> usize>,
     pub sizes: Sizes,
+    /// Visits the blocks of a heap, likewise.
+    pub visit: Option<Visit>,
     pub shape: Shape,
     /// Its kind, for sites recorded by call.
     pub kind: Call,
@@ -55,16 +59,22 @@ impl Function {
             | Shape::ReallocateFourth
             | Shape::Resize => long,
             Shape::Free | Shape::FreeSecond | Shape::FreeSlow => free,
+            Shape::FreeHeap => free_heap,
             Shape::AllocateSlow => allocate_slow,
             _ => allocate,
         };
-        Function { body, moved, usable, sizes, shape, kind: shape.kind(name) }
+        Function { body, moved, usable, sizes, visit: None, shape, kind: shape.kind(name) }
     }
 
     /// Returns a function of the process's allocator, whose blocks are those of the hooks.
     pub fn of_process(name: &str, moved: Moved, shape: Shape) -> Function {
         let function = Function::new(name, moved, None, Sizes::Requested, shape);
         Function { body: of_process, ..function }
+    }
+
+    /// Returns the function with another one that visits the blocks of its heaps.
+    pub fn visiting(self, visit: Option<Visit>) -> Function {
+        Function { visit, ..self }
     }
 
     fn call(&self, a: usize, b: usize, c: usize) -> usize {
@@ -90,7 +100,8 @@ impl Function {
             | Shape::ReallocateSecondFourth
             | Shape::ReallocateThird
             | Shape::ReallocateFourth
-            | Shape::Resize => (0, 0),
+            | Shape::Resize
+            | Shape::FreeHeap => (0, 0),
         }
     }
 
@@ -285,6 +296,73 @@ extern "C" fn free(
     result
 }
 
+/// A function that calls another one for each block of a heap, if its second argument is true, and
+/// for each area: with the heap, the area, the block or null, its size, and the last argument. It
+/// ends if that returns false.
+pub type Visit = extern "C" fn(
+    usize,
+    bool,
+    extern "C" fn(usize, usize, usize, usize, usize) -> bool,
+    usize,
+) -> bool;
+
+extern "C" fn free_heap(
+    &[heap, b, c, .., result]: &Registers,
+    sp: u64,
+    bp: u64,
+    function: &Function,
+) -> usize {
+    let entry = Entry { sp, bp };
+    free_blocks_of(heap, function, |block| {
+        if let Some(usable) = take_size(block) {
+            match Inside::enter::<Preload>(entry) {
+                Some(mut inside) => step::on_free_of_size(&mut inside, block, usable),
+                None => record::count_nested_free(block, || usable),
+            }
+        }
+    });
+    function.call(heap, b, c);
+    result
+}
+
+/// Calls `free` with each recorded block of a heap.
+fn free_blocks_of(heap: usize, function: &Function, free: impl Fn(Address)) {
+    extern "C" fn each<F: Fn(Address)>(
+        _heap: usize,
+        _area: usize,
+        block: usize,
+        size: usize,
+        free: usize,
+    ) -> bool {
+        // SAFETY: the address of the function below, which lives until the visit has ended.
+        let free = unsafe { &*(free as *const F) };
+        if let Some(block) = recorded_in(block as u64, size as u64) {
+            free(block as Address);
+        }
+        true
+    }
+    fn visit<F: Fn(Address)>(visit: Visit, heap: usize, free: &F) {
+        visit(heap, true, each::<F>, core::ptr::from_ref(free) as usize);
+    }
+    if let Some(function) = function.visit.filter(|_| heap != 0) {
+        visit(function, heap, &free);
+    }
+}
+
+/// Returns the address of a recorded block that an allocator knows by its first byte: a block with
+/// an alignment can begin later. In modes without sites, all blocks count as recorded.
+fn recorded_in(start: u64, bytes: u64) -> Option<u64> {
+    const LATER_MAX: u64 = 64 << 10;
+    let shadow = &store().shadow;
+    let mode = store().header().mode.get();
+    let has_sites = mode != Mode::Counters as u32 && mode != Mode::Sampled as u32;
+    if start == 0 || !has_sites || shadow.get(start) != 0 {
+        return (start != 0).then_some(start);
+    }
+    let last = start.checked_add(bytes.clamp(1, LATER_MAX) - 1)?;
+    shadow.last_before(last, start).map(|(block, _)| block)
+}
+
 /// Returns the target of the stubs of all functions.
 pub fn entry() -> u64 {
     arch::family_entry!()
@@ -320,6 +398,10 @@ extern "C" fn of_process(
             let block = if function.shape == Shape::FreeSecond { b } else { a } as Address;
             calls::release_within(block, entry, || _ = call());
             result
+        }
+        Shape::FreeHeap => {
+            free_blocks_of(a, function, |block| calls::release_within(block, entry, || ()));
+            call()
         }
         Shape::Resize | Shape::AllocateSlow | Shape::FreeSlow => call(),
         shape if shape.only_allocates() => {

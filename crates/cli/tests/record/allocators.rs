@@ -147,6 +147,15 @@ fn names_of_the_c_library_beside_own_names() {
     }
 }
 
+/// A heap that is destroyed frees its blocks without a call for each.
+#[test]
+fn heaps_of_mimalloc_are_destroyed() {
+    let Some(path) = library("libmimalloc") else { return };
+    check_with("destroyed_heaps.c", "destroyed_heaps-linked", &[&path], &[]);
+    let loaded = format!("-DLOADED=\"{path}\"");
+    check_with("destroyed_heaps.c", "destroyed_heaps-loaded", &[&loaded], &[]);
+}
+
 #[test]
 fn own_functions_of_mimalloc() {
     let Some(path) = library("libmimalloc") else { return };

@@ -63,6 +63,7 @@ pub struct Instance {
     pub prefix: Prefix,
     functions: [Option<Found>; FUNCTIONS_MAX],
     pub usable: u64,
+    pub visit: u64,
     pub statistics: Option<(Statistics, u64)>,
     /// Whether its functions are those of the process's allocator, some of which are intercepted by
     /// the names of the C library.
@@ -74,9 +75,9 @@ pub struct Instance {
 impl Instance {
     pub fn new(family: &'static Family, prefix: Prefix) -> Instance {
         let functions = [None; FUNCTIONS_MAX];
-        let (usable, statistics, is_of_process) = (0, None, false);
+        let (usable, visit, statistics, is_of_process) = (0, 0, None, false);
         let needed = [true; FUNCTIONS_MAX];
-        Instance { family, prefix, functions, usable, statistics, is_of_process, needed }
+        Instance { family, prefix, functions, usable, visit, statistics, is_of_process, needed }
     }
 
     /// Returns whether blocks can be allocated and freed.
@@ -84,7 +85,8 @@ impl Instance {
         if self.is_of_process {
             return self.has(|shape| !shape.is_slow_path());
         }
-        let allocates = |shape: Shape| shape != Shape::Free && !shape.is_slow_path();
+        let allocates =
+            |shape: Shape| !matches!(shape, Shape::Free | Shape::FreeHeap) && !shape.is_slow_path();
         // Of the C library, only what a static program uses is linked: one that frees nothing has
         // no `free`.
         let is_part = attachment::is_inserted() && core::ptr::eq(self.family, &STANDARD);
@@ -202,18 +204,20 @@ impl Instance {
         let usable = (self.usable != 0).then(|| unsafe {
             transmute::<u64, extern "C" fn(*mut u8, usize) -> usize>(self.usable)
         });
+        // SAFETY: likewise.
+        let visit =
+            (self.visit != 0).then(|| unsafe { transmute::<u64, family_calls::Visit>(self.visit) });
         for ((found, &is_needed), place) in self.functions.iter().zip(&self.needed).zip(patches) {
             let Some(found) = found else { continue };
             if self.is_of_process && found.shape.is_slow_path() {
                 continue; // all callers are in the object, and pass our hooks
             }
+            if found.shape == Shape::FreeHeap && visit.is_none() {
+                continue; // its blocks are not known
+            }
             let patch = match Patch::plan(found.code, 0, island) {
                 Ok(patch) => patch,
-                Err(Refusal::Unmovable)
-                    if !is_needed || found.shape.only_allocates() || found.shape.is_slow_path() =>
-                {
-                    continue;
-                }
+                Err(Refusal::Unmovable) if !is_needed || found.shape.can_be_omitted() => continue,
                 Err(_) => return None,
             };
             // SAFETY: as above; additional arguments are ignored.
@@ -223,7 +227,8 @@ impl Instance {
                 Function::of_process(found.name, moved, found.shape)
             } else {
                 Function::new(found.name, moved, usable, sizes, found.shape)
-            };
+            }
+            .visiting(visit);
             let function = kept::keep(function, island)?;
             let record = core::ptr::from_ref(function) as u64;
             patch.pass(record, entry);

@@ -84,21 +84,27 @@ pub fn of_process(map: &LinkMap) -> Search {
     Search { unknown: Shapes::NONE, ..search }
 }
 
-/// Searches the exported functions of an object for an allocator with the C library's names.
+/// Searches the exported functions of an object for an allocator with the C library's names, and
+/// its file for names of its own beside them.
 pub fn standard(map: &LinkMap) -> Search {
-    let mut instance = Instance::new(&STANDARD, Prefix::NONE);
+    let mut search = named(map);
+    let first = &mut search.found[0];
+    let instance = first.get_or_insert_with(|| Instance::new(&STANDARD, Prefix::NONE));
     let mut note_all = |name: &'static str| {
         let mut terminated = [0u8; 64];
         let Some(room) = terminated.get_mut(..name.len()) else { return };
         room.copy_from_slice(name.as_bytes());
         each_code(map, &terminated[..=name.len()], |address, size| {
-            note(&mut instance, name.as_bytes(), Function { address, size });
+            let code = Function { address, size };
+            match STANDARD.shape(name.as_bytes()) {
+                Some((name, shape)) => instance.add(Found { name, code, shape }),
+                None if instance.usable == 0 => instance.usable = address, // the only other name
+                None => {}
+            }
         });
     };
     STANDARD.names().for_each(&mut note_all);
-    let mut found = [const { None }; FAMILIES_MAX];
-    found[0] = Some(instance);
-    Search { found, inode: None, unknown: Shapes::NONE }
+    Search { unknown: Shapes::NONE, ..search }
 }
 
 /// Copies the path of an object's file; `None` for the kernel's vDSO.
@@ -128,6 +134,9 @@ fn note(instance: &mut Instance, name: &[u8], code: Function) {
         (None, Some((_, which))) => instance.statistics = Some((which, code.address)),
         (None, None) if family.usable.iter().any(|name| name.as_bytes() == rest) => {
             instance.usable = code.address;
+        }
+        (None, None) if family.visit.is_some_and(|name| name.as_bytes() == rest) => {
+            instance.visit = code.address;
         }
         (None, None) => {}
     }
