@@ -72,3 +72,105 @@ int hipDeviceReset(void)
     // Too short a function could not be changed.
     return current < 0;
 }
+
+struct format {
+    int bits[4];
+    int kind;
+};
+struct extent {
+    size_t width, height, depth;
+};
+struct pitched {
+    char *at;
+    size_t pitch, width, height;
+};
+
+static int make(void **handle, int is_right)
+{
+    if (!is_right)
+        return 1;
+    *handle = next;
+    next += 256;
+    return 0;
+}
+
+int hipMallocArray(void **array, const struct format *format, size_t width, size_t height,
+                   unsigned flags)
+{
+    return make(array, format && width && (height || !flags));
+}
+
+int hipMalloc3DArray(void **array, const struct format *format, struct extent extent,
+                     unsigned flags)
+{
+    return make(array, format && extent.width && extent.depth < 1000 && flags <= 7);
+}
+
+int hipMallocMipmappedArray(void **array, const struct format *format, struct extent extent,
+                            unsigned levels, unsigned flags)
+{
+    return make(array, format && extent.height < 1000 && extent.depth == 0 && levels && !flags);
+}
+
+int hipArrayCreate(void **array, const void *description)
+{
+    return make(array, description != NULL);
+}
+
+int hipArray3DCreate(void **array, const void *description)
+{
+    return make(array, description != NULL);
+}
+
+int hipMipmappedArrayCreate(void **array, const void *description, unsigned levels)
+{
+    return make(array, description && levels);
+}
+
+int hipMalloc3D(struct pitched *pitched, struct extent extent)
+{
+    pitched->pitch = (extent.width + 255) & ~255UL;
+    pitched->width = extent.width;
+    pitched->height = extent.height;
+    return hipMalloc((void **)&pitched->at, pitched->pitch * extent.height * extent.depth);
+}
+
+int hipFreeArray(void *array)
+{
+    return array ? 0 : 1;
+}
+
+int hipFreeMipmappedArray(void *array)
+{
+    return array ? 0 : 1;
+}
+
+int hipArrayDestroy(void *array)
+{
+    return array ? 0 : 1;
+}
+
+int hipMipmappedArrayDestroy(void *array)
+{
+    return array ? 0 : 1;
+}
+
+int hipMemCreate(void **handle, size_t bytes, const int *properties, unsigned long long flags)
+{
+    return make(handle, bytes && properties[2] == 1 && !flags);
+}
+
+int hipMemMap(void *at, size_t bytes, size_t offset, void *handle, unsigned long long flags)
+{
+    return at && bytes && !offset && handle && !flags ? 0 : 1;
+}
+
+int hipMemUnmap(void *at, size_t bytes)
+{
+    return at && bytes ? 0 : 1;
+}
+
+int hipMemRelease(void *handle)
+{
+    return handle ? 0 : 1;
+}

@@ -20,11 +20,12 @@ use heaptide_recorder::sys::tls::tls;
 /// The argument registers in order, followed by the result register.
 type Registers = [usize; 7];
 
-/// Arguments by position; those that a function does not have are undefined.
-type Arguments = [usize; 7];
+/// Arguments by position; those that a function does not have are undefined. The last three are
+/// those behind the registers: a seventh argument, or a structure of three words.
+type Arguments = [usize; 9];
 
-/// A function with up to seven arguments; additional ones are ignored.
-type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> usize;
+/// A function with such arguments; additional ones are ignored.
+type Moved = extern "C" fn(usize, usize, usize, usize, usize, usize, usize, usize, usize) -> usize;
 
 /// The call of a function.
 struct Call<'a> {
@@ -35,11 +36,14 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Calls the function. Its arguments on the stack are not part of the caller's frame, which
+    /// lives while the call is recorded.
+    #[inline(never)]
     fn make(&self) -> usize {
         // SAFETY: the moved start of a function that takes such arguments.
         let moved = unsafe { transmute::<usize, Moved>(self.function.moved()) };
-        let [a, b, c, d, e, f, g] = self.arguments;
-        moved(a, b, c, d, e, f, g)
+        let [a, b, c, d, e, f, g, h, i] = self.arguments;
+        moved(a, b, c, d, e, f, g, h, i)
     }
 
     /// Returns the key of memory by a value, on the current device.
@@ -53,20 +57,20 @@ impl Call<'_> {
 /// are not inlined, so that their data are not on the stack at the same time.
 pub extern "C" fn body(registers: &Registers, sp: u64, bp: u64, function: &Function) -> usize {
     // SAFETY: the registers and the stack pointer of the entry.
-    let seventh = unsafe { arch::seventh_of_family(registers.as_ptr(), sp) };
+    let [g, h, i] = unsafe { arch::stacked_of_family(registers.as_ptr(), sp) };
     let &[a, b, c, d, e, f, _] = registers;
     let Some(row) = ROWS.get(function.row()) else {
         return 1; // never: an error
     };
-    let arguments = [a, b, c, d, e, f, seventh];
-    let call = Call { function, row, arguments, entry: Entry { sp, bp } };
+    let entry = Entry { sp, bp };
+    let call = Call { function, row, arguments: [a, b, c, d, e, f, g, h, i], entry };
     let calls = &tls().driver_calls;
     if calls.get() > 0 {
         return call.make();
     }
     calls.set(1);
     let result = match row.effect {
-        Effect::Free(at) => free(&call, call.key(By::Address, arguments[at])),
+        Effect::Free(at) => free(&call, call.key(By::Address, call.arguments[at])),
         Effect::Release(by) => free(&call, call.key(by, a)),
         _ => call.make(),
     };
@@ -225,15 +229,37 @@ fn bytes(size: Size, arguments: &Arguments) -> Option<(u64, u64)> {
             // SAFETY: as above.
             let array = unsafe { &*(arguments[1] as *const DeepArray) };
             let &DeepArray { extent, format, channels, flags } = array;
-            /// The depth is a number of layers, or of sides of a cube.
-            const LAYERED: u32 = 1 | 4;
             let levels = if levels { arguments[2] as u32 } else { 1 };
             let is_layered = flags & LAYERED != 0;
             let bytes = texels(extent, element(format, channels)?, levels, is_layered)?;
             Some((bytes, bytes))
         }
+        Size::Flat => {
+            let extent = [arguments[2], arguments[3], 1];
+            let bytes = texels(extent, element_at(arguments[1]), 1, false)?;
+            Some((bytes, bytes))
+        }
+        Size::Block { levels, flags } => {
+            let levels = levels.map_or(1, |at| arguments[at] as u32);
+            let is_layered = arguments[flags] as u32 & LAYERED != 0;
+            // SAFETY: the arguments of a function with an extent, which has read it.
+            let extent = unsafe { arch::extent_argument(arguments, 2) };
+            let bytes = texels(extent, element_at(arguments[1]), levels, is_layered)?;
+            Some((bytes, bytes))
+        }
+        Size::Volume => {
+            // SAFETY: as above.
+            let [width, height, depth] = unsafe { arch::extent_argument(arguments, 1) };
+            let rows = height.checked_mul(depth)?;
+            let product = |width: usize| Some(width.checked_mul(rows)? as u64);
+            let pitch = arguments[0].checked_add(size_of::<usize>())?;
+            Some((product(width)?, product(pointed(pitch)?)?))
+        }
     }
 }
+
+/// The flags of arrays whose depth is a number of layers, or of sides of a cube.
+const LAYERED: u32 = 1 | 4;
 
 /// `CUDA_ARRAY_DESCRIPTOR`.
 #[repr(C)]
@@ -262,6 +288,14 @@ fn element(format: u32, channels: u32) -> Option<u64> {
         _ => return None,
     };
     Some(bytes * channels as u64)
+}
+
+/// Returns the bytes of an element of an array, of which a function has read the bits of each of
+/// the four channels (`hipChannelFormatDesc`).
+fn element_at(description: usize) -> u64 {
+    // SAFETY: the function read the description.
+    let bits = unsafe { *(description as *const [u32; 4]) };
+    bits.iter().map(|&bits| u64::from(bits)).sum::<u64>() / 8
 }
 
 /// Returns the bytes of an array with mipmap levels, each with half the extent of the one before,

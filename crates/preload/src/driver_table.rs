@@ -1,5 +1,6 @@
 //! The functions of device drivers that allocate and free memory, and what they do.
 
+use crate::arch;
 use heaptide_format::{DeviceApi, DeviceClass, MappingCall};
 use heaptide_recorder::store::device_table::By;
 
@@ -14,6 +15,16 @@ pub enum Size {
     Array,
     /// Likewise of an array with a depth. `levels`: the third argument has the number of mipmaps.
     Deep { levels: bool },
+    /// The second argument points to the bits of an element, the next ones have the width and the
+    /// height.
+    Flat,
+    /// The second argument points to the bits of an element, the third is an [`extent`] by value.
+    /// An argument has the number of mipmaps, `None` for an array without, and one has the flags.
+    ///
+    /// [`extent`]: crate::arch::extent_argument
+    Block { levels: Option<usize>, flags: usize },
+    /// The first argument points to an address and the bytes of a row, the second is an extent.
+    Volume,
 }
 
 /// The effect of a function, with the positions of its arguments.
@@ -103,6 +114,8 @@ const fn managed(out: usize, size: usize) -> Effect {
 }
 
 const PITCH: Effect = allocate(DeviceClass::Memory, 0, Size::Pitch { pitch: 1, rows: 3 });
+/// Arguments of HIP behind an extent.
+const BEHIND: usize = arch::BEHIND_EXTENT;
 const PHYSICAL: Effect = Effect::Allocate {
     class: DeviceClass::Physical,
     by: By::Handle,
@@ -119,7 +132,7 @@ const LEVEL_ZERO: Effect = Effect::Allocate {
 };
 
 /// Number of intercepted functions.
-pub const ROW_COUNT: usize = 56;
+pub const ROW_COUNT: usize = 72;
 
 /// All intercepted functions. The interfaces are those of CUDA 12, ROCm 6 and Level Zero 1.
 pub static ROWS: [Row; ROW_COUNT] = rows! {
@@ -165,6 +178,22 @@ pub static ROWS: [Row; ROW_COUNT] = rows! {
     Hip "hipHostAlloc" pinned(0, 1);
     Hip "hipMallocHost" pinned(0, 1);
     Hip "hipMemAllocHost" pinned(0, 1);
+    Hip "hipMalloc3D" allocate(DeviceClass::Memory, 0, Size::Volume);
+    Hip "hipMallocArray" array(Size::Flat);
+    Hip "hipMalloc3DArray" array(Size::Block { levels: None, flags: BEHIND });
+    Hip "hipMallocMipmappedArray" array(Size::Block { levels: Some(BEHIND), flags: BEHIND + 1 });
+    Hip "hipArrayCreate" array(Size::Array);
+    Hip "hipArray3DCreate" array(Size::Deep { levels: false });
+    Hip "hipMipmappedArrayCreate" array(Size::Deep { levels: true });
+    Hip "hipFreeArray" Effect::Release(By::Handle);
+    Hip "hipFreeMipmappedArray" Effect::Release(By::Handle);
+    Hip "hipArrayDestroy" Effect::Release(By::Handle);
+    Hip "hipMipmappedArrayDestroy" Effect::Release(By::Handle);
+    Hip "hipMemCreate" PHYSICAL;
+    Hip "hipMemRelease" Effect::Release(By::Handle);
+    Hip "hipMemMap" Effect::Map;
+    Hip "hipMemUnmap" Effect::Unmap;
+    Hip "hipMemRetainAllocationHandle" Effect::Retain;
     Hip "hipFree" Effect::Free(0);
     Hip "hipFreeAsync" Effect::Free(0);
     Hip "hipFreeAsync_spt" Effect::Free(0);

@@ -134,8 +134,9 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 124] = [
+const ELSEWHERE: [&str; 126] = [
     "device.c",
+    "device_arrays.c",
     "device_attached.c",
     "device_cuda.c",
     "device_cuda.h",
@@ -156,6 +157,7 @@ const ELSEWHERE: [&str; 124] = [
     "renamed.c",
     "renamed_pointer.c",
     "renamed_heaps.c",
+    "destroyed_heaps.c",
     "unknown_wrapper.c",
     "owners.f90",
     "python_again.c",

@@ -25,6 +25,7 @@ macro_rules! devices {
 devices! {
     each_function_of_cuda "device.c"
     hip_and_level_zero "device_others.c"
+    arrays_of_hip "device_arrays.c"
     threads_that_share_devices "device_threads.c"
 }
 

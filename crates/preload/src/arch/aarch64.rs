@@ -459,15 +459,28 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
-/// Returns the seventh argument of a function of a family, whose entry passed its registers and
-/// stack pointer.
+/// Returns three words: the seventh argument of a function of a family, whose entry passed its
+/// registers, and two that are not defined.
 ///
 /// # Safety
 /// The function has not returned.
-pub unsafe fn seventh_of_family(registers: *const usize, _: u64) -> usize {
+pub unsafe fn stacked_of_family(registers: *const usize, _: u64) -> [usize; 3] {
     // SAFETY: the entry stores it behind the first six and the first again.
-    unsafe { *registers.add(7) }
+    [unsafe { *registers.add(7) }, 0, 0]
 }
+
+/// Returns a structure of three words that is an argument by value: the argument at its position is
+/// its address.
+///
+/// # Safety
+/// The function has such an argument there.
+pub unsafe fn extent_argument(arguments: &[usize; 9], position: usize) -> [usize; 3] {
+    // SAFETY: the caller has put it there.
+    unsafe { *(arguments[position] as *const [usize; 3]) }
+}
+
+/// The position of the argument behind a structure at position 2.
+pub const BEHIND_EXTENT: usize = 3;
 
 /// The number of argument registers.
 pub const REGISTERS: usize = 8;

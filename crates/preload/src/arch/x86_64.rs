@@ -430,15 +430,28 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
-/// Returns the seventh argument of a function of a family, whose entry passed its registers and
-/// stack pointer.
+/// Returns three words of arguments behind the registers, of a function of a family whose entry
+/// passed its registers and stack pointer. Arguments that it does not have are undefined.
 ///
 /// # Safety
 /// The function has not returned.
-pub unsafe fn seventh_of_family(_: *const usize, sp: u64) -> usize {
-    // SAFETY: as in `seventh_argument`.
-    unsafe { *((sp + 8) as *const usize) }
+pub unsafe fn stacked_of_family(_: *const usize, sp: u64) -> [usize; 3] {
+    // SAFETY: as in `seventh_argument`; above them is the frame of the caller.
+    unsafe { *((sp + 8) as *const [usize; 3]) }
 }
+
+/// Returns a structure of three words that is an argument by value: it is on the stack, and takes
+/// no register.
+///
+/// # Safety
+/// The function has such an argument, which is the only one on the stack.
+pub unsafe fn extent_argument(arguments: &[usize; 9], _: usize) -> [usize; 3] {
+    let &[.., width, height, depth] = arguments;
+    [width, height, depth]
+}
+
+/// The position of the argument behind a structure at position 2.
+pub const BEHIND_EXTENT: usize = 2;
 
 /// The number of argument registers.
 pub const REGISTERS: usize = 6;
