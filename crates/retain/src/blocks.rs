@@ -50,6 +50,10 @@ pub(crate) struct Blocks {
     words: Vec<Word>,
     /// Blocks that extend beyond their chunk.
     long: Vec<u32>,
+    /// Blocks with an object of Python of a type of which freed ones are kept for reuse, and those
+    /// that are freed, in ascending order.
+    reused: Vec<u32>,
+    pub(crate) freed: Vec<u32>,
     /// Whether any block has an object of Python.
     has_objects: bool,
     /// Whether the headers of blocks are those of glibc.
@@ -110,6 +114,8 @@ impl Blocks {
             chunks: Vec::new(),
             words: Vec::new(),
             long: Vec::new(),
+            reused: Vec::new(),
+            freed: Vec::new(),
             has_objects: false,
             has_headers: false,
             estimated: 0,
@@ -167,6 +173,16 @@ impl Blocks {
         let count = word.before + until.count_ones();
         let is_start = until >> 63 != 0 && address.trailing_zeros() >= GRAIN_BITS;
         Some((count.checked_sub(1)? as usize, is_start))
+    }
+
+    /// Returns whether there can be objects of Python that are kept for reuse.
+    pub(crate) fn has_reused(&self) -> bool {
+        !self.reused.is_empty()
+    }
+
+    /// Returns whether a block has an object of a type of which freed ones are kept for reuse.
+    pub(crate) fn is_reused(&self, block: u32) -> bool {
+        self.reused.binary_search(&block).is_ok()
     }
 
     /// Returns the block that contains an address, and to what of it the address leads.
@@ -252,9 +268,13 @@ impl Blocks {
                 Some(_) if bytes >= HEAD_BYTES => window.read(start, HEAD_BYTES, end),
                 _ => None,
             };
-            let object = objects.as_mut().zip(head).map_or(0, |(objects, head)| objects.find(head));
-            self.has_objects |= object != 0;
-            self.objects.push(object);
+            let object = objects.as_mut().zip(head).map(|(objects, head)| objects.find(head));
+            let object = object.unwrap_or_default();
+            self.has_objects |= object.begin != 0;
+            self.objects.push(object.begin);
+            let number = index as u32;
+            self.reused.extend(object.is_reused.then_some(number));
+            self.freed.extend(object.is_freed.then_some(number));
         }
     }
 

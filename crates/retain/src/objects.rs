@@ -11,11 +11,31 @@ pub(crate) const HEAD_BYTES: u64 = 48;
 /// Bytes of the links of the garbage collector, before an object.
 pub(crate) const LINK_BYTES: u64 = 16;
 
+/// What a type is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Type {
+    /// One of which the interpreter keeps freed objects for reuse, with their old pointers: a list,
+    /// dictionary or tuple. All are listed by the garbage collector.
+    Reused,
+    Other,
+}
+
+/// An object in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Object {
+    /// Where it begins, in units of 8 bytes; 0 if it begins with the block, or if there is none.
+    pub(crate) begin: u8,
+    /// Whether it is of a type of which freed objects are kept for reuse.
+    pub(crate) is_reused: bool,
+    /// Whether it was freed, and is kept for reuse.
+    pub(crate) is_freed: bool,
+}
+
 /// Recognises objects by their types.
 pub(crate) struct Objects<'a> {
     picture: &'a Picture,
-    /// Whether there is a type at an address.
-    types: FxHashMap<u64, bool>,
+    /// What is at an address; `None` for no type.
+    types: FxHashMap<u64, Option<Type>>,
 }
 
 impl<'a> Objects<'a> {
@@ -23,16 +43,38 @@ impl<'a> Objects<'a> {
         Objects { picture, types: FxHashMap::default() }
     }
 
-    /// Returns where an object begins in a block, in units of 8 bytes, from its first words; 0 if
-    /// it begins with the block, or if there is none.
-    pub(crate) fn find(&mut self, head: &[u8]) -> u8 {
+    /// Returns the object in a block, from its first words.
+    pub(crate) fn find(&mut self, head: &[u8]) -> Object {
+        let begin = begin_of(head, |address| self.kind(address).is_some());
+        let mut listed = words(head).skip((LINK_BYTES / 8) as usize);
+        let (Some(references), Some(kind)) = (listed.next(), listed.next()) else {
+            return Object { begin, ..Object::default() };
+        };
+        let is_freed = begin == 0 && references == 0;
+        let is_listed = u64::from(begin) * 8 == LINK_BYTES;
+        let is_reused = (is_freed || is_listed) && self.kind(kind) == Some(Type::Reused);
+        Object { begin, is_reused, is_freed: is_freed && is_reused }
+    }
+
+    /// Returns what type is at an address.
+    fn kind(&mut self, address: u64) -> Option<Type> {
         let Objects { picture, types } = self;
         let word = |address: u64| {
             let mut bytes = [0; 8];
             (picture.read(address, &mut bytes) == 8).then(|| u64::from_ne_bytes(bytes))
         };
-        let is_type = |address| *types.entry(address).or_insert_with(|| is_type(address, word));
-        begin_of(head, is_type)
+        *types.entry(address).or_insert_with(|| {
+            /// The offset of the address of a type's name.
+            const NAME: u64 = 24;
+            const REUSED: [&[u8]; 3] = [b"list\0", b"dict\0", b"tuple\0"];
+            if !is_type(address, word) {
+                return None;
+            }
+            let mut name = [0; 6];
+            let read = word(address + NAME).map_or(0, |name_at| picture.read(name_at, &mut name));
+            let is_reused = REUSED.iter().any(|known| name[..read].starts_with(known));
+            Some(if is_reused { Type::Reused } else { Type::Other })
+        })
     }
 }
 

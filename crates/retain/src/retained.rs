@@ -42,9 +42,9 @@ pub fn retained(
     let dynamic_tls = DynamicTls::of(picture, &modules);
     let tables = picture.threads.iter().filter_map(|thread| dynamic_tls.table(thread.pointer));
     let tables: Vec<Table> = tables.collect();
-    // What they lead to are roots of their own.
-    let mut omitted: Vec<u32> =
-        tables.iter().filter_map(|table| Some(blocks.find(table.start)?.0)).collect();
+    // What the tables lead to are roots of their own, and freed objects lead to nothing.
+    let of_tables = tables.iter().filter_map(|table| Some(blocks.find(table.start)?.0));
+    let mut omitted: Vec<u32> = of_tables.chain(blocks.freed.iter().copied()).collect();
     omitted.sort_unstable();
     omitted.dedup();
     let scanned = scan::blocks(picture, &blocks, &omitted);

@@ -3,6 +3,8 @@
 use heaptide_analysis::model::retained::{Root, RootKind};
 use heaptide_analysis::symbols::Demangler;
 use heaptide_attach::Mapping;
+use std::ops::Range;
+
 use heaptide_attach::picture::{Picture, ThreadState};
 use rustc_hash::FxHashMap;
 
@@ -244,7 +246,13 @@ impl Finder<'_> {
         };
         let mut current: Option<u64> = None;
         let mut is_open = false;
+        let free_lists = free_lists(blocks, (low, high), window);
+        let mut free_lists = free_lists.iter().peekable();
         self.unread += window.each_word(low, high, |address, word| {
+            while free_lists.next_if(|list| list.end <= address).is_some() {}
+            if free_lists.peek().is_some_and(|list| list.contains(&address)) {
+                return;
+            }
             let Some((block, target)) = blocks.find(word) else { return };
             if module.is_libc && target == Target::Inside {
                 // The allocator's lists refer to free blocks by their headers, which begin at the
@@ -343,6 +351,42 @@ impl Finder<'_> {
         (0..words.len().saturating_sub(2))
             .any(|index| words[index] == own(index) && words[index + 2] == own(index))
     }
+}
+
+/// Returns the arrays of CPython, in a range of variables, with the objects that it keeps for
+/// reuse. Behind those that are kept, they have old pointers to objects that are in use. An array
+/// is a run of pointers to blocks, of which most lead to a list, dictionary or tuple: arrays with
+/// such pointers that belong to a program are blocks, not variables.
+fn free_lists(blocks: &Blocks, (low, high): (u64, u64), window: &mut Window) -> Vec<Range<u64>> {
+    /// The arrays have 80 elements.
+    const LEAST: usize = 16;
+    let mut found: Vec<Range<u64>> = Vec::new();
+    if !blocks.has_reused() {
+        return found;
+    }
+    let (mut run, mut pointers, mut reused) = (low..low, 0usize, 0usize);
+    let mut end = |run: &Range<u64>, pointers: usize, reused: usize| {
+        if pointers >= LEAST && reused * 2 > pointers {
+            found.push(run.clone());
+        }
+    };
+    window.each_word(low, high, |address, word| {
+        let block = blocks.find(word).map(|(block, _)| block);
+        if address != run.end || block.is_none() {
+            end(&run, pointers, reused);
+            (run, pointers, reused) = (address..address, 0, 0);
+        }
+        match block {
+            Some(block) => {
+                run.end = address + 8;
+                pointers += 1;
+                reused += usize::from(blocks.is_reused(block));
+            }
+            None => run = address + 8..address + 8,
+        }
+    });
+    end(&run, pointers, reused);
+    found
 }
 
 /// Returns whether a shared mapping with this path is memory, and not a file or a device.

@@ -193,6 +193,23 @@ sys.stdin.read()
 print('no child')
 ";
 
+/// Makes 100 cycles of a list and itself, each with 100 kB. The interpreter keeps freed lists,
+/// whose old pointers lead to the memory of new ones.
+const LISTS: &str = "
+import gc, sys
+def lists():
+    for _ in range(100):
+        a = [bytearray(100000)]
+        a.append(a)
+freed = [[i] for i in range(1000)]
+gc.disable()
+del freed
+lists()
+print('ready', flush=True)
+sys.stdin.read()
+print('no child')
+";
+
 /// Returns the number of blocks by a function in a state.
 fn of_function(answer: &Value, name: &str, state: &str) -> i128 {
     let rows = list(answer, "sites").iter();
@@ -223,6 +240,32 @@ fn cycles_that_python_has_not_freed() {
         for state in ["only_by_collector", "lost", "lost_indirectly"] {
             assert_eq!(of_function(&answer, "fill", state), 0, "{python}: {state}");
         }
+        waiting.end();
+    }
+}
+
+#[test]
+fn freed_lists_of_python_keep_nothing() {
+    let pythons = pythons();
+    if pythons.is_empty() {
+        return skip("python3");
+    }
+    for python in pythons {
+        let python = python.to_str().expect("a path");
+        // Before 3.11, the arrays are in a block; in 3.8 they are variables.
+        let version = "import sys; print(sys.version_info[1] in (9, 10))";
+        let version = Command::new(python).args(["-c", version]).output().expect("python");
+        if version.stdout.starts_with(b"True") {
+            continue;
+        }
+        let waiting = Waiting::of("retained-lists", &[], &[python, "-c", LISTS]);
+        let answer = waiting.retain();
+        let rows = list(&answer, "sites").iter();
+        let rows = rows.filter(|row| row["owner"]["function"] == "lists");
+        let all: i128 = rows.map(|row| number(row, "blocks")).sum();
+        let cycles = of_function(&answer, "lists", "only_by_collector");
+        // An old word on a stack can keep the last ones.
+        assert!(all >= 300 && cycles * 100 >= all * 97, "{python}: {cycles} of {all}");
         waiting.end();
     }
 }
@@ -273,7 +316,7 @@ fn the_page_begins_with_what_keeps_most() {
     let sentences = outcome.stdout.split("\n\n").next().unwrap_or_default().replace('\n', " ");
     let kept = "`large` (retained.c:17) keeps 1.01 MiB, ";
     assert!(sentences.starts_with(kept), "{sentences}");
-    let lost = " KiB in 710 blocks are lost, most by `lose` (retained.c:";
+    let lost = " KiB in 710 blocks are lost, partly by `lose` (retained.c:";
     assert!(sentences.contains(lost), "{sentences}");
     waiting.end();
 }
@@ -388,8 +431,10 @@ fn a_python_program_is_searched_before_python_ends() {
         let blocks = of_function(&answer, "cycles", "only_by_collector");
         assert!(blocks >= 980, "{}: {blocks} blocks", python.display());
         let page = run(heaptide().arg("retain").arg(&recording), &place).stdout;
-        let sentence = " Python objects are kept only by reference cycles, most by `cycles` (";
-        assert!(page.contains(sentence), "{page}");
+        // Importing a module makes cycles, too.
+        let sentence = " Python objects are kept only by reference cycles, ";
+        let (_, rest) = page.split_once(sentence).expect(&page);
+        assert!(rest.starts_with("partly by `cycles` (") || rest.starts_with("most by `cycles` ("));
     }
 }
 

@@ -46,9 +46,15 @@ fn sentences(out: &mut Screen, changes: &KeeperChanges) -> io::Result<()> {
             let (bytes, least) = (keeper.change.bytes(), least(keeper));
             let size = out.bytes(bytes.before.abs_diff(bytes.after));
             let more = if bytes.amount() > 0 { "more" } else { "less" };
-            let owner = keeper.owners.first().map_or_else(String::new, |(owner, _)| {
-                let mostly = if keeper.owners.len() > 1 { "mostly " } else { "" };
-                format!(", {mostly}blocks by {}", quoted(owner.as_deref()))
+            let owner = keeper.owners.first().map_or_else(String::new, |(owner, change)| {
+                let part = change.bytes().amount().unsigned_abs();
+                let whole = bytes.amount().unsigned_abs();
+                let part = match (keeper.owners.len(), part >= whole - whole / 2) {
+                    (1, _) => "",
+                    (_, true) => "mostly ",
+                    (_, false) => "partly ",
+                };
+                format!(", {part}blocks by {}", quoted(owner.as_deref()))
             });
             let name = named(&keeper.name);
             let is_growth = bytes.amount() > 0;

@@ -97,6 +97,11 @@ fn is_plural(retained: &Retained, node: Node) -> bool {
     }
 }
 
+/// Returns whether a part is at least half of the whole.
+pub(super) fn is_most(part: u64, whole: u64) -> bool {
+    part >= whole - whole / 2
+}
+
 struct Page<'a> {
     process: &'a Process,
     retained: &'a Retained,
@@ -118,12 +123,13 @@ impl Page<'_> {
         if let Some(keeper) = self.retained.keepers.first() {
             let owners = self.sites.by_frame(keeper.sites.iter().copied());
             let most = owners.first().map_or_else(String::new, |(frame, kept)| {
-                let most = counted(kept.blocks, "block");
-                format!(
-                    ": {}{most} by {}",
-                    if owners.len() > 1 { "mostly " } else { "" },
-                    self.named(*frame)
-                )
+                let blocks = counted(kept.blocks, "block");
+                let part = match (owners.len(), is_most(kept.bytes, keeper.kept.bytes)) {
+                    (1, _) => "",
+                    (_, true) => "mostly ",
+                    (_, false) => "partly ",
+                };
+                format!(": {part}{blocks} by {}", self.named(*frame))
             });
             let (size, share) =
                 (out.bytes(keeper.kept.bytes), percent(keeper.kept.bytes, self.retained.all.bytes));
@@ -141,17 +147,22 @@ impl Page<'_> {
         if lost.is_empty() && !is_partial {
             writeln!(out, "No block is lost.")?;
         }
-        if let Some((frame, _)) = lost.first() {
+        if let Some((frame, first)) = lost.first() {
             let all = self.retained.lost();
             let (size, blocks) = (out.bytes(all.bytes), counted(all.blocks, "block"));
-            writeln!(out, "{size} in {blocks} are lost, most by {}.", self.named(*frame))?;
+            let most = if is_most(first.bytes, all.bytes) { "most" } else { "partly" };
+            writeln!(out, "{size} in {blocks} are lost, {most} by {}.", self.named(*frame))?;
         }
         let cycles = self.of_state(State::OnlyByCollector);
-        if let Some((frame, _)) = cycles.first() {
+        if let Some((frame, first)) = cycles.first() {
             let all = self.retained.states[State::OnlyByCollector as usize];
             let (size, objects) = (out.bytes(all.bytes), counted(all.blocks, "Python object"));
+            let most = if is_most(first.bytes, all.bytes) { "most" } else { "partly" };
             let by = self.named(*frame);
-            writeln!(out, "{size} in {objects} are kept only by reference cycles, most by {by}.")?;
+            writeln!(
+                out,
+                "{size} in {objects} are kept only by reference cycles, {most} by {by}."
+            )?;
         }
         writeln!(out)
     }
@@ -224,6 +235,13 @@ impl Page<'_> {
             writeln!(
                 out,
                 "  note     {threads} allocated at that moment; {blocks} may be missing"
+            )?;
+        }
+        if !self.process.knows_all_blocks() {
+            writeln!(
+                out,
+                "  missing  blocks from before the recording, from before a fork, or from a time when \
+                 it was off: they are in no state"
             )?;
         }
         let missing = unread.blocks + unread.roots;
