@@ -436,7 +436,9 @@ pub fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_long::from(libc::SIGKILL)) };
 }
 
-/// Changes the name of this process, and reduces its command line to the last `words` arguments.
+/// Changes the name of this process, and reduces its command line to the last `words` arguments,
+/// which become one: tools that search the text of a command line find it, and those that search
+/// the name of a program do not.
 pub fn rename(name: &CStr, words: usize) {
     // SAFETY: reads a string.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -452,6 +454,13 @@ pub fn rename(name: &CStr, words: usize) {
     unsafe {
         area.add(length - tail).copy_to(area, tail);
         area.add(tail).write_bytes(0, length - tail);
+        // A single argument gets a space behind it, if there is room for the zero.
+        let ends = if words == 1 && tail < length { tail } else { tail.saturating_sub(1) };
+        for at in 0..ends {
+            if *area.add(at) == 0 {
+                *area.add(at) = b' ';
+            }
+        }
     }
 }
 

@@ -264,6 +264,14 @@ fn the_witness_goes_by_the_name_of_the_program() {
     // The command, the program and the witness; then the command alone.
     assert_eq!(of("run_signals-c one two three"), 3);
     assert_eq!(of("heaptide run"), 1);
+    let found = Command::new("pidof").arg("run_signals-c").output().expect("pidof");
+    let pids = String::from_utf8(found.stdout).expect("UTF-8");
+    assert!(pids.split_whitespace().any(|pid| pid == listener.pid), "{pids}");
+    let is_witness = |pid: &str| {
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        comm == "signal-witness\n"
+    };
+    assert!(!pids.split_whitespace().any(is_witness), "{pids}");
     listener.end();
 }
 
