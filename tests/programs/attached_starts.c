@@ -1,7 +1,7 @@
 //! Performs a step for each byte that it reads, and echoes the byte: commands attach while it
 //! waits.
-// Each step except the last two starts this program again, which then allocates once in `started`:
-// 1000 bytes.
+// Each step except `x`, `b` and `m` starts this program again, which then allocates once in
+// `started`: 1000 bytes.
 //
 //   s: with system and the environment of this program
 //   o: with popen and the same environment
@@ -10,6 +10,10 @@
 //   c: runs the command in its first argument with system
 //   v: a child of vfork writes `w`, waits for a byte, and starts nothing
 //   x: executes this program again, which continues with the next step
+//   b: allocates 20 MB and writes to them
+//   m: allocates 1000 bytes
+//
+// Started with `-keeps`, it allocates 5 MB and writes to them.
 //
 // `soep` while it is recorded: 4 allocations in `started`.
 #include "guest.h"
@@ -59,6 +63,8 @@ static void do_step(char step, char **words)
         is_done(pid);
         break;
     case 'x': execv(self, words); break;
+    case 'm': keep(malloc(1000)); break;
+    case 'b': memset(keep(malloc(20000000)), 1, 20000000); break;
     default: break;
     }
 }
@@ -68,6 +74,10 @@ int main(int count, char **words)
     if (count > 1 && strcmp(words[1], "-started") == 0) {
         started();
         return 7;
+    }
+    if (count > 1 && strcmp(words[1], "-keeps") == 0) {
+        memset(keep(malloc(5000000)), 1, 5000000);
+        return 0;
     }
     CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     snprintf(start, sizeof start, "'%s' -started", self);

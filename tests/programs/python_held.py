@@ -23,3 +23,8 @@ def release():
 
 release()
 HELD = hold()
+
+import sys  # here, since tests know the lines above
+
+if sys.argv[1:] == ["interrupted"]:
+    raise KeyboardInterrupt  # Python ends, and then kills itself

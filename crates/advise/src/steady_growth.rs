@@ -16,15 +16,19 @@ pub const PARTS: usize = 10;
 /// small part of a program that has its data in memory.
 const GROWTH_MIN: u64 = 1 << 20;
 const GROWTH_PERCENT_MIN: u64 = 50;
-/// The maximal fraction of the growth in one part: more indicates a phase.
+/// The same for growth that is even: beside data from the start, less of the memory grows.
+const EVEN_PERCENT_MIN: u64 = 20;
+/// The maximal fraction of the growth in one part: more indicates a phase. For even growth: of the
+/// eight parts, each has about an eighth.
 const PART_MAX: u64 = 3;
+const EVEN_PART_MAX: u64 = 6;
 /// The minimal fraction of the growth in the second half, and in the last quarter: with less,
 /// growth slows down and may have a limit.
 const SECOND_HALF_MIN: u64 = 3;
 const LAST_QUARTER_MIN: u64 = 8;
-/// The last tenth of the run must grow, too: before it, less than this percentage of the largest
-/// sample is live.
-const BEFORE_LAST_PERCENT_MAX: u64 = 97;
+/// The last tenth of the run must grow, too: by this percentage of the growth, the largest sample
+/// is above those before it.
+const LAST_PERCENT_MIN: u64 = 6;
 
 /// The maximal number of frees of blocks whose allocation was not recorded, in percent of blocks
 /// at peak.
@@ -104,11 +108,14 @@ impl SteadyGrowth {
         let flat = steps.iter().filter(|step| **step == 0).count();
         let largest = steps.iter().max().copied().unwrap_or(0);
         let (half, quarter) = (steps.len() / 2, steps.len() / 4);
+        let is = |percent_min: u64, flat_max: usize, part_max: u64| {
+            grown >= self.highest / 100 * percent_min
+                && flat <= flat_max
+                && largest <= grown / part_max
+        };
         grown >= GROWTH_MIN
-            && self.before_last <= self.highest / 100 * BEFORE_LAST_PERCENT_MAX
-            && grown >= self.highest / 100 * GROWTH_PERCENT_MIN
-            && flat <= 1
-            && largest <= grown / PART_MAX
+            && (is(GROWTH_PERCENT_MIN, 1, PART_MAX) || is(EVEN_PERCENT_MIN, 0, EVEN_PART_MAX))
+            && self.highest - self.before_last >= grown / 100 * LAST_PERCENT_MIN
             && sum(&steps[half..]) >= grown / SECOND_HALF_MIN
             && sum(&steps[steps.len() - quarter..]) >= grown / LAST_QUARTER_MIN
     }
@@ -140,6 +147,9 @@ mod tests {
         assert!(grows(|s| at(s) * 7.0 + at(s % 3) * 5.0), "requests need memory for a moment");
         assert!(grows(|s| at(s / 4 * 4)), "in steps");
         assert!(grows(|s| at(s) + 20.0), "with data that it has from its start on");
+        assert!(grows(|s| at(s) + 100.0), "with as much data from its start on");
+        assert!(grows(|s| at(s) + 100.0 + at(s % 3) * 5.0), "that, and requests");
+        assert!(!grows(|s| at(s / 20 * 20) + 100.0), "with as much data, in five phases");
         assert!(!grows(|s| at(s) * 0.01), "less than a MiB");
         assert!(!grows(|_| 50.0), "a level");
         assert!(!grows(|s| at(s.min(50))), "built, then used");

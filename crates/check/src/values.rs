@@ -136,16 +136,18 @@ impl<'a> Measured<'a> {
         let kept = part.lanes(process);
         let mut sum = Measures::default();
         for ((lane, keep), id) in process.tables.lanes.iter().zip(kept).zip(0..) {
+            let origins = [Origin::Lane(heaptide_analysis::model::LaneId(id)), Origin::Process];
             let counts = quantity != Quantity::Leaked
-                || self.leaks.contains(&Origin::Lane(heaptide_analysis::model::LaneId(id)));
+                || origins.iter().any(|origin| self.leaks.contains(origin));
             if keep && counts {
                 sum.add(&lane.measures);
             }
         }
         let is_of_peak = matches!(metric(quantity), Measure::AtPeakBytes | Measure::AtPeakBlocks);
+        let is_of_live = quantity == Quantity::Leaked && process.tables.lanes.len() > 1;
         if part.is_all() && quantity != Quantity::Leaked {
             sum = process.totals;
-        } else if is_of_peak {
+        } else if is_of_peak || is_of_live && !part.is_all() {
             let name = quantity.name();
             return Err(format!("{part}: {name} of a thread requires --mode scopes or stacks"));
         }

@@ -208,7 +208,8 @@ fn answer(recording: &Recording, selection: &Selection) -> Result<Answer, Stop> 
     prepare(&mut shown, selection, view)?;
     let largest = || shown.processes.iter().max_by_key(|process| process.totals.at_peak_bytes);
     let process = shown.subject_process().or_else(largest);
-    Ok(process.map_or_else(Answer::default, |process| Answer::of(&shown, process)))
+    let of_all = if selection.pid().is_some() { &shown } else { recording };
+    Ok(process.map_or_else(Answer::default, |process| Answer::among(&shown, process, of_all)))
 }
 
 /// Reports on standard error that numbers are estimates, where their format has no place for it.

@@ -55,7 +55,10 @@ fn judge(material: &Material) -> Judged {
     let process = material.process;
     let accounts: Vec<State> = Memory::over_time(process).filter_map(|m| State::of(&m)).collect();
     if accounts.is_empty() || process.time.samples.len() < 2 {
-        return Judged::Needs("accounts of resident memory and samples: record a longer run");
+        return Judged::Needs(match process.identity.images {
+            1 => "accounts of resident memory and samples: record a longer run",
+            _ => "accounts of one process: choose it with `--process`",
+        });
     }
     let least = |states: &[State]| {
         states.iter().copied().filter(State::is_mostly_free).min_by_key(|state| state.free)

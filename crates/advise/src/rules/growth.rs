@@ -106,11 +106,9 @@ fn reallocated(material: &Material, group: &Group, function: &Measures) -> Optio
         counted(containers, "container"),
         counted(m.reallocations, "reallocation")
     );
-    let sizes = format!(
-        "{} reallocations of each on average, to {} at most",
-        count(steps),
-        bytes(m.largest_bytes)
-    );
+    let each = if containers == 1 { "" } else { " of each on average" };
+    let sizes =
+        format!("{} reallocations{each}, to {} at most", count(steps), bytes(m.largest_bytes));
     let copies =
         format!("the new blocks have {} in total, which realloc may have to copy", bytes(copied));
     let advice = match (is_python, has_equal_steps) {

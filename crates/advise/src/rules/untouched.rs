@@ -39,7 +39,10 @@ fn judge(material: &Material) -> Judged {
         return Judged::Needs(NEEDS_STACKS);
     }
     if process.time.accounts.is_empty() {
-        return Judged::Needs("accounts of resident memory: record a longer run");
+        return Judged::Needs(match process.identity.images {
+            1 => "accounts of resident memory: record a longer run",
+            _ => "accounts of one process: choose it with `--process`",
+        });
     }
     let Some(untouched) = untouched_at_peak(process) else { return Judged::Found(Vec::new()) };
     let heap = process.tables.sites.iter().filter(|site| site.kind == SiteKind::Heap);

@@ -15,12 +15,12 @@ use crate::error::Error;
 use crate::files::file_names;
 use crate::model::DamagedFile;
 
-/// Stores in a profile what was live when Python began to end, if the process has ended and has
-/// such a copy. Estimates are left as they are. Returns the copy if it exists and cannot be read.
+/// Stores in the profile of a process that has ended what was live when Python began to end, if it
+/// has such a copy. Estimates are left as they are. Returns the copy if it exists and cannot be
+/// read.
 pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
-    let is_over = profile.header.end_kind == format::End::Exited as u32;
     let is_exact = matches!(profile.mode, format::Mode::Stacks | format::Mode::Scopes);
-    let copy = file_of(file).filter(|_| is_over && is_exact)?;
+    let copy = file_of(file).filter(|_| is_exact)?;
     let held = match reader::read(&copy) {
         Ok(held) => held,
         Err(error) if error.is_missing() => return None,

@@ -625,8 +625,8 @@ fn most_told(processes: &[Process]) -> Mode {
 }
 
 /// Returns the end of the joined process: it runs while any process does; else the worst end of the
-/// programs that commands started, or of the processes that were started first in each run. If none
-/// of the former is among them, and one was killed, only an end of all counts.
+/// programs that commands started, or of the processes that were started first in each run. If
+/// another one was killed, only an end of all counts.
 fn end(processes: &[Process]) -> End {
     if processes.iter().any(|p| p.lifetime.end == End::Running) {
         return End::Running;
@@ -654,7 +654,12 @@ fn end(processes: &[Process]) -> End {
         End::Exec => (1, 0),
         End::Exited(_) | End::Detached | End::Running => (0, 0),
     };
-    roots.into_values().map(|root| root.1).max_by_key(badness).unwrap_or(End::Unknown)
+    let worst = roots.into_values().map(|root| root.1).max_by_key(badness);
+    match worst {
+        Some(end @ End::Signaled(_)) => end,
+        Some(end) if !processes.iter().any(is_killed) => end,
+        Some(_) | None => End::Unknown,
+    }
 }
 
 /// Returns the distinct notes of all processes, each with its pid or the number of processes that

@@ -121,10 +121,6 @@ impl Parts {
             let unread = profiles.iter_mut().map(|(file, profile)| retained::apply(file, profile));
             damaged.extend(unread.flatten());
         }
-        if choice.live == Live::BeforePythonEnded {
-            let unread = profiles.iter_mut().map(|(file, profile)| held::apply(file, profile));
-            damaged.extend(unread.flatten());
-        }
         if choice.live == Live::Lost {
             profiles.iter_mut().for_each(|(_, profile)| lost::apply(profile));
         }
@@ -155,7 +151,22 @@ impl Parts {
         let sealed = symbols.is_some() && metadata.as_ref().is_none_or(|m| m.sealed);
         let symbols = symbols.unwrap_or_default();
         let places = identity::places(begun(&all, &profiles));
-        Ok(Parts { directory, metadata, symbols, sealed, profiles, damaged, removed, places })
+        let mut parts =
+            Parts { directory, metadata, symbols, sealed, profiles, damaged, removed, places };
+        if choice.live == Live::BeforePythonEnded {
+            parts.add_held();
+        }
+        Ok(parts)
+    }
+
+    /// Stores in profiles of processes that have ended what was live when Python began to end.
+    fn add_held(&mut self) {
+        let end = |(file, profile): &(PathBuf, Profile)| self.end_when_read(file, profile);
+        let ends: Vec<End> = self.profiles.iter().map(end).collect();
+        let is_over = |end: &End| matches!(end, End::Exited(_) | End::Signaled(_));
+        let over = self.profiles.iter_mut().zip(ends).filter(|(_, end)| is_over(end));
+        let unread = over.filter_map(|((file, profile), _)| held::apply(file, profile));
+        self.damaged.extend(unread);
     }
 
     /// Looks up the names of all addresses in files; returns a line for each file that is missing

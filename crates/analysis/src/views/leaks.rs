@@ -19,8 +19,11 @@ pub enum Origin {
     Stack(StackId),
     /// In a recording with scopes only.
     Scope(ScopeId),
-    /// In a recording with counters only.
+    /// In a recording with counters only, of one thread.
     Lane(LaneId),
+    /// In a recording with counters only, of several threads: a free counts for the thread that
+    /// frees, so what is live is not known for each.
+    Process,
 }
 
 /// Live blocks with the same origin.
@@ -86,10 +89,10 @@ impl Leaks {
                 let sums = scopes::sums(process, None).into_iter().zip(0..);
                 sums.for_each(|(sums, id)| found(Origin::Scope(ScopeId(id)), sums.own));
             }
-            Mode::Counters => {
-                let lanes = process.tables.lanes.iter().zip(0..);
-                lanes.for_each(|(lane, id)| found(Origin::Lane(LaneId(id)), lane.measures));
-            }
+            Mode::Counters => match &process.tables.lanes[..] {
+                [lane] => found(Origin::Lane(LaneId(0)), lane.measures),
+                _ => found(Origin::Process, process.totals),
+            },
         }
         leaks.sort_by_key(|leak| {
             (Reverse((leak.measures.live_bytes, leak.measures.live_blocks)), leak.origin)
@@ -112,7 +115,9 @@ impl Leaks {
         let sites = &mut process.tables.sites;
         sites.retain(|site| !is_live(&site.measures) || kept.contains(&origin(site)));
         for (lane, id) in process.tables.lanes.iter_mut().zip(0..) {
-            if mode == Mode::Counters && !kept.contains(&Origin::Lane(LaneId(id))) {
+            let is_kept =
+                kept.contains(&Origin::Lane(LaneId(id))) || kept.contains(&Origin::Process);
+            if mode == Mode::Counters && !is_kept {
                 (lane.measures.live_blocks, lane.measures.live_bytes) = (0, 0);
             }
         }
@@ -153,6 +158,7 @@ fn suppressed(
             let lane = process.tables.lanes.get(lane.0 as usize)?;
             suppressions.of_name(&lane.name)
         }
+        Origin::Process => None,
     }
 }
 

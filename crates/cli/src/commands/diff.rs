@@ -152,10 +152,16 @@ pub fn diff(options: &DiffOptions) -> Outcome {
         message("comparing all process images joined: on one side, several are workers");
     }
     if options.selection.kind.is_none() && compared.has_mappings_on_one_side() {
-        // What people see of each alone; both sides need the same kind of memory.
-        let kind = Some(MemoryKind::Program);
-        let selection = Selection { kind, ..options.selection.clone() };
-        compared = compare(options, &selection, &sources, measure)?;
+        // What people see of each alone; both sides need the same kind of memory, and a trace has
+        // the heap only.
+        for kind in [MemoryKind::Program, MemoryKind::Heap] {
+            let selection = Selection { kind: Some(kind), ..options.selection.clone() };
+            compared = compare(options, &selection, &sources, measure)?;
+            if !compared.has_mappings_on_one_side() {
+                break;
+            }
+            message("comparing the heap: mapped memory is not part of a recording with a trace");
+        }
     }
     let Compared { mut difference, rows, says, .. } = compared;
     says.iter().for_each(message);

@@ -85,7 +85,7 @@ fn growth_by_reallocation() {
     let lines = "growth append lets 3,000 containers grow by 15,000 reallocations";
     let log = "growth log_to lets 1 container grow by 1,023 reallocations in equal steps";
     let advice = check("advise_growth.c", &["ALIKE"], &[lines, log]);
-    let evidence = "1,023 reallocations of each on average, to 4.00 MiB at most";
+    let evidence = "1,023 reallocations, to 4.00 MiB at most";
     assert_eq!(advice["findings"][1]["evidence"][0], evidence);
 }
 

@@ -306,3 +306,34 @@ fn a_python_program_that_keeps_more() {
     let outcome = of.diff("few.heaptide many.heaptide --fail-above 2M");
     assert!(outcome.status == 1 && outcome.stderr.contains("more than 2.00 MiB"));
 }
+
+/// A trace has the heap only: beside another mode, the mappings of that are not compared.
+#[test]
+fn a_trace_is_compared_by_the_heap() {
+    let place = scratch("diff-trace");
+    let source = "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n\
+        void *volatile kept;\n\
+        int main(void) {\n\
+        memset(kept = malloc(1 << 20), 1, 1 << 20);\n\
+        memset(mmap(0, 4 << 20, 3, 0x22, -1, 0), 1, 4 << 20);\n\
+        return 0;\n}\n";
+    fs::write(place.join("both.c"), source).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O0", "-o", "both", "both.c"]).current_dir(&place);
+    assert!(compiler.status().expect("a compiler").success());
+    let program = place.join("both");
+    for (name, mode) in [("stacks", "stacks"), ("trace", "trace")] {
+        let recording = place.join(format!("{name}.heaptide"));
+        let outcome = run(recorded(&recording, &["--mode", mode]).arg(&program), &place);
+        assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    }
+    for pair in [["stacks", "trace"], ["trace", "stacks"]] {
+        let names = pair.map(|name| format!("{name}.heaptide"));
+        let mut command = heaptide();
+        let command = command.arg("diff").args(names).args(["--fail-above", "0"]);
+        let outcome = run(command.current_dir(&place), &place);
+        assert_eq!(outcome.status, 0, "{}{}", outcome.stdout, outcome.stderr);
+        assert!(outcome.stderr.contains("comparing the heap: "), "{}", outcome.stderr);
+        assert!(outcome.stdout.contains("nothing changed: "), "{}", outcome.stdout);
+    }
+}

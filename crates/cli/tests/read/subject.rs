@@ -185,6 +185,24 @@ fn a_launcher_that_holds_more_than_its_child_is_the_subject() {
     assert!(subject.ends_with(" of bash and app held 64.0 KiB at most"), "{subject}");
 }
 
+/// What a program that was not recorded held is not known to be less.
+#[test]
+fn a_launcher_is_not_compared_with_what_was_not_recorded() {
+    let place = Place::new("subject_unrecorded");
+    // An allocator that does not know the sizes of its blocks.
+    let source = "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
+        void *malloc(size_t size) { return __libc_malloc(size + 16); }\n";
+    fs::write(place.0.join("sizeless.c"), source).expect("a source");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o", "sizeless.so", "sizeless.c"]).current_dir(&place.0);
+    assert!(compiler.status().expect("a compiler").success());
+    let script = "x=$(printf %04000000d 1)\nLD_PRELOAD=./sizeless.so ./app hold 64000\n: $x\n";
+    place.script("big.sh", script);
+    let (subject, _) = place.subject(&["bash", "big.sh"]);
+    assert!(subject.starts_with("bash big.sh (pid "), "{subject}");
+    assert!(subject.contains(" of the recorded memory over time"), "{subject}");
+}
+
 #[test]
 fn the_compiler_is_the_subject_of_its_driver() {
     let place = Place::new("subject_compiler");

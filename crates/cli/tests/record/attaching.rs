@@ -357,6 +357,35 @@ fn programs_started_by_an_attached_one_are_recorded() {
     assert_eq!(profiles(&target.recording("alone.heaptide")).len(), 1);
 }
 
+/// Of children, the report shows 5 MB: it states the 20 MB of the program that started them.
+#[test]
+fn a_report_of_children_states_the_blocks_from_before() {
+    let keeps = format!("{} -keeps", program("attached_starts.c").display());
+    let mut target = starting("attach_older_parent", &keeps);
+    target.steps("b");
+    target.attach("a.heaptide", &[]);
+    target.steps("c");
+    let recording = target.recording("a.heaptide");
+    let place = target.place.clone();
+    let page = || {
+        let page = run(heaptide().arg("report").arg(&recording), &place).stdout;
+        page.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    until("an account of resident memory", || {
+        target.steps("m");
+        page().contains("not shown.")
+    });
+    target.detach();
+    let page = page();
+    let pid = target.child.id();
+    assert!(page.contains("`main` (attached_starts.c"), "{page}");
+    let says = format!("resident in pid {pid} were blocks from before the recording began, not");
+    let (before, _) = page.split_once(&says).expect(&page);
+    let (_, older) = before.rsplit_once("At most ").expect(&page);
+    let (older, _) = older.split_once(" MiB of ").expect(&page);
+    assert!((19.0..21.0).contains(&older.parse().expect(&page)), "{page}");
+}
+
 #[test]
 fn a_run_in_an_attached_program_has_its_own_settings() {
     let inner = scratch("attach_inner_run").join("inner.heaptide");

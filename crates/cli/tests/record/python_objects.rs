@@ -403,6 +403,14 @@ fn leaks_of_python_are_what_it_held_before_it_ended(versions: Versions) {
         let output = command.arg("leaks").arg(&recording).output().expect("heaptide runs");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("live when Python began to end, after "), "{shown}: {text}");
+        let mut command = Command::new(python);
+        record(&place, &[], command.arg(&script).arg("interrupted"));
+        assert_eq!(leaked(&recording, 1033, &[]).0, 10_000, "{shown}: by SIGINT");
+        let mut command = heaptide();
+        let output = command.arg("leaks").arg(&recording).output().expect("heaptide runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let killed = text.contains("killed by signal 2") && !text.contains("Killed: ");
+        assert!(killed && text.contains("live when Python began to end, after "), "{text}");
     }
 }
 

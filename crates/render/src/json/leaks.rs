@@ -68,7 +68,7 @@ impl Serialize for LeaksEntry<'_> {
 fn stack(leak: &Leak) -> Option<StackId> {
     match leak.origin {
         Origin::Stack(stack) => Some(stack),
-        Origin::Scope(_) | Origin::Lane(_) => None,
+        Origin::Scope(_) | Origin::Lane(_) | Origin::Process => None,
     }
 }
 
@@ -97,6 +97,7 @@ impl Serialize for LeakEntry<'_> {
                 let lane = process.tables.lanes.get(id.0 as usize);
                 map.serialize_entry("lane", lane.map_or("", |lane| &lane.name))?;
             }
+            Origin::Process => {}
         }
         map.end()
     }

@@ -3,7 +3,7 @@
 use heaptide_analysis::model::{End, Process, Recording};
 
 use crate::shared::names::printable;
-use crate::shared::sentence::sentence;
+use crate::shared::sentence::{older_elsewhere, sentence};
 use crate::shared::subject::subject_says;
 
 /// The sentences about a process, and why it was chosen.
@@ -20,7 +20,16 @@ pub struct Answer {
 impl Answer {
     /// Returns the answer about a process of a recording.
     pub fn of(recording: &Recording, process: &Process) -> Answer {
-        let sentences = [not_recorded(recording, process), sentence(process)];
+        Answer::among(recording, process, recording)
+    }
+
+    /// Returns the answer about a process of a recording that has only what is shown of `all`.
+    pub fn among(recording: &Recording, process: &Process, all: &Recording) -> Answer {
+        let attached = all.processes.iter().filter(|other| other.completeness.starts_in_middle);
+        let attached = attached
+            .filter(|_| !process.completeness.starts_in_middle)
+            .find_map(|other| older_elsewhere(process, other));
+        let sentences = [not_recorded(recording, process), sentence(process), attached];
         let said: Vec<String> = sentences.into_iter().flatten().collect();
         let sentence = (!said.is_empty()).then(|| said.join(" "));
         let peak_bytes = (process.identity.images == 1).then_some(process.totals.peak_bytes);

@@ -605,14 +605,25 @@ fn untouched(process: &Process) -> Option<String> {
     })
 }
 
-/// States that blocks from before the recording can be more than all that it shows. The allocator's
-/// own data, among which they are counted, are far less.
+/// States that blocks from before the recording can be more than all that it shows.
 fn older(process: &Process) -> Option<String> {
     let event = match (process.completeness.starts_in_middle, process.identity.forked) {
         (true, _) => "the recording began",
         (false, true) => "the process was forked",
         (false, false) => return None,
     };
+    older_than(process, process.totals.peak_bytes, "", event)
+}
+
+/// States the same of another process, to which a command attached.
+pub fn older_elsewhere(shown: &Process, attached: &Process) -> Option<String> {
+    let place = format!(" in {}", attached.who());
+    older_than(attached, shown.totals.peak_bytes, &place, "the recording began")
+}
+
+/// States blocks from before an event, if they can be more than what is shown. The allocator's own
+/// data, among which they are counted, are far less.
+fn older_than(process: &Process, shown: u64, place: &str, event: &str) -> Option<String> {
     // The program may free them later.
     let of_older = |memory: &Memory<'_>| {
         let children = &memory.row("heap")?.children;
@@ -622,12 +633,13 @@ fn older(process: &Process) -> Option<String> {
     let (older, resident) =
         Memory::over_time(process).filter_map(|memory| of_older(&memory)).max()?;
     let is_more = older >= UNEXPLAINED_MIN
-        && older > process.totals.peak_bytes
+        && older > shown
         && is_at_least(older, resident, UNEXPLAINED_PERCENT);
     let (older, resident) = (bytes(older), bytes(resident));
     is_more.then(|| {
         format!(
-            "At most {older} of {resident} resident were blocks from before {event}, not shown."
+            "At most {older} of {resident} resident{place} were blocks from before {event}, not \
+             shown."
         )
     })
 }

@@ -21,20 +21,26 @@ const PARTS: f64 = 1e6;
 pub fn subject_says(recording: &Recording) -> Option<String> {
     let subject = recording.subject.as_ref()?;
     let command = |process: &Process| (command_line(process, COMMAND), process.who());
-    line(subject, recording.subject_process().map(command))
+    let lacks_nothing = |process: &Process| {
+        let completeness = &process.completeness;
+        completeness.unrecorded.is_none() && completeness.unrecorded_programs.is_empty()
+    };
+    let is_whole = recording.processes.iter().all(lacks_nothing);
+    line(subject, recording.subject_process().map(command), is_whole)
 }
 
 /// Like [`subject_says`], for a subject that was chosen by headers of profiles; `first` is the
 /// image of it that is shown.
 pub fn subject_of_headers(subject: &Subject, first: &ImageSummary) -> Option<String> {
     let command = command_line_of(&first.command, &first.program, COMMAND);
-    let says = line(subject, Some((command, format!("pid {}", first.pid))))?;
+    let says = line(subject, Some((command, format!("pid {}", first.pid))), false)?;
     let several = subject.peaks.len() > 1;
     Some(if several { format!("pid {} of {says}", first.pid) } else { says })
 }
 
-/// Describes a subject; the command and its process are those of its only image.
-fn line(subject: &Subject, only: Option<(String, String)>) -> Option<String> {
+/// Describes a subject; the command and its process are those of its only image. `is_whole`: all
+/// programs that it started were recorded.
+fn line(subject: &Subject, only: Option<(String, String)>, is_whole: bool) -> Option<String> {
     if subject.images() <= 1 {
         return None;
     }
@@ -53,7 +59,7 @@ fn line(subject: &Subject, only: Option<(String, String)>) -> Option<String> {
             format!("{images} of {name}, peaks {least} to {most}, median {median}")
         }
     };
-    says += &why(subject);
+    says += &why(subject, is_whole);
     let most = subject.peaks.last().copied().unwrap_or(0);
     if subject.others.peak_bytes < most / OTHER_PART {
         says += &rest(&both(&subject.launchers, &subject.others));
@@ -76,7 +82,7 @@ fn both(launchers: &Rest, others: &Rest) -> Rest {
     }
 }
 
-fn why(subject: &Subject) -> String {
+fn why(subject: &Subject, is_whole: bool) -> String {
     let Some(part) = subject.share else {
         return match subject.reason {
             Reason::Only => String::new(),
@@ -91,7 +97,10 @@ fn why(subject: &Subject) -> String {
             format!(", which was started, {share} of memory over time")
         }
         Reason::Started | Reason::Most => format!(", {share} of memory over time"),
-        Reason::Launcher => format!(", {share} of memory over time, more than what it started"),
+        Reason::Launcher if is_whole => {
+            format!(", {share} of memory over time, more than what it started")
+        }
+        Reason::Launcher => format!(", {share} of the recorded memory over time"),
     }
 }
 

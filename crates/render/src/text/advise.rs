@@ -40,7 +40,8 @@ pub fn write(
         0 => "no findings".to_owned(),
         count => format!("{}, {}", counted(count as u64, "finding"), advice.order()),
     };
-    writeln!(out, "peak usage {peak}, {allocations}: {findings}")?;
+    let of_heap = if process.completeness.leaves_mappings { " of the heap" } else { "" };
+    writeln!(out, "peak usage{of_heap} {peak}, {allocations}: {findings}")?;
     let shown = top.unwrap_or(FINDINGS).min(advice.findings.len());
     let labels = labels(process, &advice.findings[..shown]);
     for (finding, number) in advice.findings.iter().take(shown).zip(1..) {

@@ -10,6 +10,7 @@ use heaptide_analysis::model::{
     End, ImageRole, Measure, Measures, Mode, Process, Recording, Searched, SearchedAt,
 };
 use heaptide_analysis::views::leaks::{Leak, Leaks, Origin, Used, counts};
+use heaptide_analysis::views::memory::runtime_heap::RuntimeHeap;
 use heaptide_analysis::views::suppressions::Suppressions;
 
 use crate::shared::command_line::command_line;
@@ -171,9 +172,15 @@ fn page(
     let (origin, no_stacks) = match process.mode {
         Mode::Stacks => ("stack", ""),
         Mode::Scopes => ("scope path", "Recorded without stacks: by scope\n"),
-        Mode::Counters => ("thread", "Recorded with --mode counters: by thread, not by stack\n"),
+        Mode::Counters if process.tables.lanes.len() == 1 => {
+            ("thread", "Recorded with --mode counters: by thread, not by stack\n")
+        }
+        Mode::Counters => {
+            ("process", "Recorded with --mode counters of several threads: only the sum is known\n")
+        }
     };
     let held_ns = process.completeness.held_ns;
+    let has_exited = matches!(process.lifetime.end, End::Exited(_));
     let live = match (process.completeness.searched, held_ns) {
         (None, _) if view.lost => return writeln!(out, "not searched when it ended"),
         (Some(Searched { time_ns, at }), _) => {
@@ -186,7 +193,8 @@ fn page(
         }
         (None, None) => live_name(process).to_owned(),
         (None, Some(ns)) => {
-            format!("live when Python began to end, after {}, or at exit", duration(ns))
+            let end = if has_exited { "at exit" } else { "at the end" };
+            format!("live when Python began to end, after {}, or {end}", duration(ns))
         }
     };
     match leaks.leaks.len() as u64 {
@@ -203,10 +211,18 @@ fn page(
             out.write_all(no_stacks.as_bytes())?;
         }
     }
-    if let Some(why) = no_leak_yet(process.lifetime.end).filter(|_| !view.lost) {
+    if let Some(why) = no_leak_yet(process).filter(|_| !view.lost && held_ns.is_none()) {
         writeln!(out, "{}", Style::Warning.of(why))?;
     }
-    if !view.lost && process.has_python() && matches!(process.lifetime.end, End::Exited(_)) {
+    if let Some(mapped) = mapped_by_program(process).filter(|_| !view.lost) {
+        let says = format!(
+            "{} that the program mapped and did not unmap are not listed; `heaptide report --kind mapped` \
+             shows them",
+            bytes(mapped)
+        );
+        writeln!(out, "{}", Style::Warning.of(says))?;
+    }
+    if !view.lost && process.has_python() && (has_exited || held_ns.is_some()) {
         let why = if held_ns.is_some() { HELD_BEFORE } else { FREED_BY_PYTHON };
         writeln!(out, "{}", Style::Warning.of(why))?;
     }
@@ -216,7 +232,7 @@ fn page(
     }
     let stacks = leaks.leaks.iter().take(rows).filter_map(|leak| match leak.origin {
         Origin::Stack(stack) => Some(stack),
-        Origin::Scope(_) | Origin::Lane(_) => None,
+        Origin::Scope(_) | Origin::Lane(_) | Origin::Process => None,
     });
     let labels = Labels::of_stacks(process, stacks);
     for leak in leaks.leaks.iter().take(rows) {
@@ -291,9 +307,20 @@ fn suppressed_too(leaks: &Leaks) -> &'static str {
     }
 }
 
+/// Returns the bytes of mappings for the data of the program that were live at its end, if they are
+/// many and not address space that a runtime reserves.
+fn mapped_by_program(process: &Process) -> Option<u64> {
+    const STATED_MIN: u64 = 1 << 20;
+    let is_left = process.completeness.leaves_mappings && RuntimeHeap::of(process).is_none();
+    let mapped = process.mapped.as_ref().filter(|_| is_left)?;
+    let own = mapped.classes.iter().filter(|(class, _)| class.is_of_program());
+    let live = own.fold(0u64, |sum, (_, sums)| sum.saturating_add(sums.live_bytes));
+    (live >= STATED_MIN).then_some(live)
+}
+
 /// Returns why live blocks of a process need not be leaks, if it did not exit.
-fn no_leak_yet(end: End) -> Option<&'static str> {
-    match end {
+fn no_leak_yet(process: &Process) -> Option<&'static str> {
+    match process.lifetime.end {
         End::Exited(_) => None,
         End::Running => Some("Still running: these blocks are live and may be freed later"),
         End::Signaled(_) => Some("Killed: these blocks were live when the program was killed"),
@@ -301,6 +328,10 @@ fn no_leak_yet(end: End) -> Option<&'static str> {
         End::Detached => {
             Some("Detached: these blocks were live when the recording ended and may be freed later")
         }
+        End::Unknown if process.identity.images > 1 => Some(
+            "Ends differ or were not seen (`heaptide report --all-processes`): these blocks were \
+             live when their process was last seen",
+        ),
         End::Unknown => Some("End not seen: these blocks were live when the process was last seen"),
     }
 }
@@ -331,6 +362,7 @@ fn leak_rows(out: &mut Screen, labels: &Labels, leak: &Leak, whole: u64) -> io::
             let lane = process.tables.lanes.get(lane.0 as usize).map_or("", |lane| &lane.name);
             return writeln!(out, "      thread {}", printable(lane));
         }
+        Origin::Process => return writeln!(out, "      all threads"),
     };
     stack_lines::stack(out, labels, stack)
 }

@@ -7,6 +7,7 @@ use heaptide_analysis::model::{End, ImageRole, Measure, Mode, Process, Recording
 use heaptide_analysis::text::of_path;
 
 use crate::shared::accounts;
+use crate::shared::answer::Answer;
 use crate::shared::command_line::command_line;
 use crate::shared::device::device_summary;
 use crate::shared::heading::{ending, highest_says, live_name, place, ran, removed_says};
@@ -16,7 +17,6 @@ use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, date, duration, percent};
 use crate::shared::runtime::runtime_says;
 use crate::shared::sentence::sentence;
-use crate::shared::subject::subject_says;
 use crate::text::annotations;
 use crate::text::caption::figures;
 use crate::text::columns::{Columns, last, left, right};
@@ -67,7 +67,7 @@ pub fn write(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result
     let chosen = recording.subject_process().filter(|_| page.shown == Shown::Subject);
     match chosen.filter(|_| page.process.is_none()) {
         Some(process) => {
-            process_page(out, process, subject_says(recording).as_deref(), page)?;
+            process_page(out, process, &Answer::of(recording, process), page)?;
             other_processes(out, recording)?;
         }
         None => pages(out, recording, page)?,
@@ -137,7 +137,8 @@ fn pages(out: &mut Screen, recording: &Recording, page: &Page) -> io::Result<()>
         if several || i > 0 {
             writeln!(out, "\n{}", "─".repeat(out.columns().min(WIDTH)))?;
         }
-        process_page(out, process, None, page)?;
+        let answer = Answer { sentence: sentence(process), ..Answer::default() };
+        process_page(out, process, &answer, page)?;
     }
     if pages < chosen.len() {
         let rest = counted((chosen.len() - pages) as u64, "process image");
@@ -217,10 +218,10 @@ fn short_ending(end: End) -> String {
 fn process_page(
     out: &mut Screen,
     process: &Process,
-    subject: Option<&str>,
+    answer: &Answer,
     page: &Page,
 ) -> io::Result<()> {
-    heading(out, process, subject)?;
+    heading(out, process, answer)?;
     totals(out, process)?;
     let rows = page.top.unwrap_or(ROWS);
     match (process.mode, page.sort) {
@@ -240,11 +241,11 @@ fn process_page(
     losses(out, process)
 }
 
-fn heading(out: &mut Screen, process: &Process, subject: Option<&str>) -> io::Result<()> {
+fn heading(out: &mut Screen, process: &Process, answer: &Answer) -> io::Result<()> {
     let command = command_line(process, out.fit(WIDTH));
     writeln!(out, "{}", Style::Heading.of(command))?;
-    if let Some(sentence) = sentence(process) {
-        writeln!(out, "{}\n", paragraph(&sentence, out.columns().min(WIDTH)))?;
+    if let Some(sentence) = &answer.sentence {
+        writeln!(out, "{}\n", paragraph(sentence, out.columns().min(WIDTH)))?;
     }
     let image = match process.identity.image {
         0 => String::new(),
@@ -256,7 +257,7 @@ fn heading(out: &mut Screen, process: &Process, subject: Option<&str>) -> io::Re
         program => printable(program).into_owned(),
     };
     writeln!(out, "  program  {program}, {}{image}{forked}", process.who())?;
-    if let Some(subject) = subject {
+    if let Some(subject) = &answer.subject {
         writeln!(out, "  subject  {subject}")?;
     }
     let (started, ended) = (date(process.lifetime.start_realtime_ns), ending(process));

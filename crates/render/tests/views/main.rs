@@ -391,6 +391,14 @@ fn a_summary_names_what_was_killed() {
     let page = summary(&workers, Some(&killed), Path::new("a.heaptide"));
     assert!(page.contains(&format!("\nheaptide:   killed     {killed}\n")), "{page}");
     assert!(page.contains(" ends differ or were not seen after "), "{page}");
+    // Workers that their parent kills, before it exits.
+    let mut started = worker(7, End::Exited(0));
+    started.identity.is_requested = true;
+    let mut workers = recording(vec![started, worker(8, End::Signaled(15))]);
+    workers.choose_subject();
+    workers.join_subject();
+    let page = summary(&workers, None, Path::new("a.heaptide"));
+    assert!(page.contains(" ends differ or were not seen after "), "{page}");
 }
 
 #[test]

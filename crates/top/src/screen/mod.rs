@@ -90,12 +90,17 @@ fn draw_head(frame: &mut Frame, area: Rect, app: &App, style: &Style) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Formats the sums of the rows, as many as fit.
+/// Formats the sums of the rows, as many as fit. Before the first rows are known, it has what is
+/// known without them.
 fn sums(app: &App, width: usize) -> String {
     let Some(moments) = app.moments() else { return String::new() };
     let sum = &app.page.sum;
-    let mut parts =
-        vec![format!("live {} in {} blocks", bytes(sum.live_bytes), count(sum.live_blocks))];
+    let has_rows = app.tables.is_some();
+    let mut parts = Vec::new();
+    if has_rows {
+        let (live, blocks) = (bytes(sum.live_bytes), count(sum.live_blocks));
+        parts.push(format!("live {live} in {blocks} blocks"));
+    }
     if app.filter.is_none() && app.zooms.is_empty() {
         let peak = moments.now.peak_bytes.max(sum.live_bytes);
         parts.push(format!("peak {}", bytes(peak)));
@@ -109,9 +114,11 @@ fn sums(app: &App, width: usize) -> String {
     if moments.is_marked || sum.growth_bytes != 0 {
         parts.push(format!("growth {}", signed_bytes(sum.growth_bytes)));
     }
-    let per_second = moments.per_second(sum.allocations);
-    parts.push(format!("{} allocs/s", short_count(per_second)));
-    parts.push(format!("{}/s", bytes(moments.per_second(sum.allocated_bytes))));
+    if has_rows {
+        let per_second = moments.per_second(sum.allocations);
+        parts.push(format!("{} allocs/s", short_count(per_second)));
+        parts.push(format!("{}/s", bytes(moments.per_second(sum.allocated_bytes))));
+    }
     let mut line = String::new();
     for part in parts {
         let gap = if line.is_empty() { "" } else { "   " };

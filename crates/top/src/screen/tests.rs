@@ -110,6 +110,15 @@ impl Shown {
     }
 }
 
+/// Before the rows are known, what they sum up to is not known, either.
+#[test]
+fn the_first_screen_has_no_sums() {
+    let mut shown = Shown::new(&program());
+    shown.app.tables = None;
+    let sums = shown.lines(100, 14)[1].clone();
+    assert_eq!(sums.trim_end(), "peak 20.0 MiB   resident 30.0 MiB");
+}
+
 #[test]
 fn the_screen_has_sums_views_rows_and_keys() {
     let mut shown = Shown::new(&program());
