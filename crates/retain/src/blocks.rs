@@ -180,6 +180,11 @@ impl Blocks {
         !self.reused.is_empty()
     }
 
+    /// Returns whether a block has a freed object.
+    pub(crate) fn is_freed(&self, block: u32) -> bool {
+        self.freed.binary_search(&block).is_ok()
+    }
+
     /// Returns whether a block has an object of a type of which freed ones are kept for reuse.
     pub(crate) fn is_reused(&self, block: u32) -> bool {
         self.reused.binary_search(&block).is_ok()

@@ -46,11 +46,14 @@ impl<'a> Objects<'a> {
     /// Returns the object in a block, from its first words.
     pub(crate) fn find(&mut self, head: &[u8]) -> Object {
         let begin = begin_of(head, |address| self.kind(address).is_some());
-        let mut listed = words(head).skip((LINK_BYTES / 8) as usize);
-        let (Some(references), Some(kind)) = (listed.next(), listed.next()) else {
+        let head: Vec<u64> = words(head).take(4).collect();
+        let [next, previous, references, kind] = head[..] else {
             return Object { begin, ..Object::default() };
         };
-        let is_freed = begin == 0 && references == 0;
+        // The low bits of the second link are flags. Memory that was a freed object before, such as
+        // the elements of a list, begins with something else.
+        let is_unlisted = next == 0 && previous < 4;
+        let is_freed = begin == 0 && is_unlisted && references == 0;
         let is_listed = u64::from(begin) * 8 == LINK_BYTES;
         let is_reused = (is_freed || is_listed) && self.kind(kind) == Some(Type::Reused);
         Object { begin, is_reused, is_freed: is_freed && is_reused }

@@ -250,10 +250,11 @@ impl Finder<'_> {
         let mut free_lists = free_lists.iter().peekable();
         self.unread += window.each_word(low, high, |address, word| {
             while free_lists.next_if(|list| list.end <= address).is_some() {}
-            if free_lists.peek().is_some_and(|list| list.contains(&address)) {
-                return;
-            }
             let Some((block, target)) = blocks.find(word) else { return };
+            let is_in_list = free_lists.peek().is_some_and(|list| list.contains(&address));
+            if is_in_list && !blocks.is_freed(block) {
+                return; // an old pointer
+            }
             if module.is_libc && target == Target::Inside {
                 // The allocator's lists refer to free blocks by their headers, which begin at the
                 // end of the block before.

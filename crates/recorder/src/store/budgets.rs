@@ -117,7 +117,7 @@ mod tests {
     fn the_document_has_every_budget() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recorder.md");
         let document = std::fs::read_to_string(path).expect("the document");
-        let section = document.split("\n## Budgets of the recorder\n").nth(1).expect("a section");
+        let section = document.split("\n## Limits of its tables\n").nth(1).expect("a section");
         let section = section.split("\n## ").next().expect("its text");
         let rows = section.lines().filter(|line| line.starts_with("| "));
         let found: Vec<&str> = rows.skip(1).collect();
