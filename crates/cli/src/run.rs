@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::recording::metadata::{self, Member, Metadata};
 use heaptide_analysis::recording::running;
-use heaptide_attach::insert::{Executor, Insertion};
+use heaptide_attach::insert::{Executor, Insertion, Symbols};
 use heaptide_command::error::Error;
 use heaptide_command::message::message;
 use heaptide_command::outcome::{self, Outcome};
@@ -197,12 +197,15 @@ fn start(
         supervisor.note_ends(images);
     }
     settings.apply(&mut environment, seat.path(), held.own_pid);
+    let symbols = Arc::new(Symbols::with_directories(options.names.directories.clone()));
     let inserter = settings.recorder().and_then(|library| {
-        inserting::start(seat.path(), library).ok() // without it, static programs are only counted
+        // Without it, static programs are only counted.
+        inserting::start(seat.path(), library, &symbols).ok()
     });
     let is_static = obstacle.as_ref().is_some_and(Obstacle::is_static);
     let inserted = settings.recorder().filter(|_| is_static);
-    let inserted = inserted.map(|library| Insertion::begin(Executor::process(held.pid), library));
+    let inserted =
+        inserted.map(|library| Insertion::begin(Executor::process(held.pid), library, &symbols));
     if let Some(obstacle) = obstacle.as_ref().filter(|_| inserted.is_none()) {
         message(obstacle.announcement());
     }

@@ -30,7 +30,7 @@ pub const LINK_INSERTED: u32 = 3;
 /// processes that are about to execute a static program. The device and the inode of the
 /// recording's directory follow, as `DEVICE-INODE` in decimal. A process sends an
 /// [`InsertionRequest`] when it is ready, and closes the connection when it has executed the
-/// program, or has started it.
+/// program, or has started it. The command closes it at once if it cannot record the program.
 pub const INSERTION_ADDRESS: &str = "heaptide-insert-";
 /// Size of [`InsertionRequest`].
 pub const INSERTION_REQUEST_BYTES: usize = size_of::<InsertionRequest>();
@@ -47,18 +47,29 @@ pub struct InsertionRequest {
     pub executor: u32,
     /// The number of the thread, as the process sees it.
     pub thread: u32,
+    /// The descriptor at which the process has opened the program until it has the answer.
+    pub program: u32,
 }
 
 impl InsertionRequest {
     /// Returns it as it is sent.
     pub fn bytes(self) -> [u8; INSERTION_REQUEST_BYTES] {
-        (u64::from(self.executor) | u64::from(self.thread) << 32).to_le_bytes()
+        let mut bytes = [0; INSERTION_REQUEST_BYTES];
+        let words = [self.executor, self.thread, self.program];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
     }
 
     /// Returns what was sent.
     pub fn of(bytes: [u8; INSERTION_REQUEST_BYTES]) -> InsertionRequest {
-        let word = u64::from_le_bytes(bytes);
-        InsertionRequest { executor: word as u32, thread: (word >> 32) as u32 }
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+        InsertionRequest {
+            executor: u32::from_le_bytes([a, b, c, d]),
+            thread: u32::from_le_bytes([e, f, g, h]),
+            program: u32::from_le_bytes([i, j, k, l]),
+        }
     }
 }
 
@@ -66,10 +77,6 @@ impl InsertionRequest {
 pub const INSERTION_BEGUN: u8 = b'+';
 /// Sent by a process if the program was not started.
 pub const INSERTION_CANCELLED: u8 = b'-';
-
-/// The directory of debug files by build-id, in which the symbol table of a stripped static program
-/// can be.
-pub const DEBUG_FILES: &str = "/usr/lib/debug/.build-id/";
 
 /// The library's symbol of the addresses of its own [`MEMORY_FUNCTIONS`], 8 bytes each.
 pub const MEMORY_FUNCTIONS_SYMBOL: &str = "heaptide_memory_functions";

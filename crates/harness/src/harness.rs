@@ -62,6 +62,13 @@ pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
+/// Returns flags for a static program, linked in one way, without symbols, and without the allocator
+/// of a C library.
+pub fn unknown_allocator(linked: &str) -> [String; 4] {
+    let allocator = programs().join("own_allocator.h").display().to_string();
+    [linked.to_owned(), "-s".to_owned(), "-include".to_owned(), allocator]
+}
+
 /// Returns the path of the command under test. Cargo puts test binaries into a directory beside it.
 pub fn command_path() -> PathBuf {
     outputs().join("heaptide")

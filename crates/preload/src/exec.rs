@@ -12,7 +12,7 @@
 //! successful exec there, the parent's thread reuses the memory.
 
 use crate::attachment;
-use crate::exec_target::{self, Room};
+use crate::exec_target::{self, Obstacle, Room};
 use crate::insertion::{Request, Who};
 use core::ffi::{CStr, c_char};
 use heaptide_format::settings::PREFIX;
@@ -93,11 +93,11 @@ impl Plan {
         }
         let mut memory = Memory::acquire(given.room_needed(handed_on))?;
         memory.head().starts_new = who == Who::New;
-        let mut unrecorded = obstacle(&mut memory, target, handed_on, &given);
-        let insertion = (unrecorded == Some(UnrecordedChild::Static))
-            .then(|| insertion(&mut memory, handed_on, &given, who))
-            .flatten();
-        unrecorded = unrecorded.filter(|_| insertion.is_none());
+        let mut obstacle = obstacle(&mut memory, target, handed_on, &given);
+        let program = obstacle.as_mut().and_then(|obstacle| obstacle.program.take());
+        let insertion =
+            program.and_then(|program| insertion(&mut memory, handed_on, &given, who, program.fd));
+        let unrecorded = obstacle.filter(|_| insertion.is_none()).map(|obstacle| obstacle.why);
         if let Some(why) = unrecorded {
             let Head { room, program, .. } = memory.head();
             name(target, room, program);
@@ -149,7 +149,7 @@ fn obstacle(
     target: &Target<'_>,
     handed_on: &HandedOn,
     given: &Given<'_>,
-) -> Option<UnrecordedChild> {
+) -> Option<Obstacle> {
     let Head { room, path, .. } = memory.head();
     let in_file = match target {
         Target::Path(file) => exec_target::obstacle(Path::new(file.to_bytes_with_nul())?, room),
@@ -162,23 +162,20 @@ fn obstacle(
     if in_file.is_some() {
         return in_file;
     }
-    kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given))
+    kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given)).map(Obstacle::from)
 }
 
-/// Asks the command to put the recorder into the static program that was found. `None` if it does
-/// not.
+/// Asks the command to put the recorder into a static program that is open. `None` if it does not.
 fn insertion(
     memory: &mut Memory,
     handed_on: &HandedOn,
     given: &Given<'_>,
     who: Who,
+    program: Fd,
 ) -> Option<Request> {
-    let Head { room, path, .. } = memory.head();
-    if !room.can_be_inserted() {
-        return None;
-    }
+    let path = &mut memory.head().path;
     let obstacle = kernel::as_after_exec(|| obstacle_to_recording(path, handed_on, given));
-    if obstacle.is_some() { None } else { Request::make(who) }
+    if obstacle.is_some() { None } else { Request::make(who, program) }
 }
 
 /// Returns why the program cannot be recorded because of the recorder's own files.

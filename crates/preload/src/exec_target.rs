@@ -6,7 +6,6 @@
 //! loader.
 
 use crate::arch;
-use crate::debug_file::{self, DebugPath, NOTES_BYTES};
 use heaptide_format::{EMBEDDED_NOTE, UnrecordedChild};
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 use heaptide_recorder::sys::text::Text;
@@ -15,7 +14,6 @@ use heaptide_recorder::sys::text::Text;
 const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's first line that the kernel reads.
 const SCRIPT_LINE: usize = 256;
-const _: () = assert!(NOTES_BYTES <= SCRIPT_LINE);
 /// The longest relevant name of a library, in bytes.
 const NAME_MAX: usize = 64;
 
@@ -40,20 +38,41 @@ pub struct Room {
     dynamic: [u8; 256 * DYNAMIC_ENTRY],
     /// A script's first line, a note, a name.
     text: [u8; SCRIPT_LINE],
-    /// Whether the static program that was found, or its debug file, has a table of symbols.
-    has_symbols: bool,
 }
 
-impl Room {
-    /// Returns whether a command can put the recorder into the static program that was found.
-    pub fn can_be_inserted(&self) -> bool {
-        cfg!(target_arch = "x86_64") && self.has_symbols
+/// Why a program cannot be recorded.
+pub struct Obstacle {
+    /// The reason.
+    pub why: UnrecordedChild,
+    /// The static program, if a command may be able to put the recorder into it.
+    pub program: Option<Program>,
+}
+
+impl From<UnrecordedChild> for Obstacle {
+    fn from(why: UnrecordedChild) -> Obstacle {
+        Obstacle { why, program: None }
+    }
+}
+
+/// An open program.
+pub struct Program {
+    /// Its descriptor.
+    pub fd: Fd,
+    /// The descriptor is the caller's.
+    is_borrowed: bool,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !self.is_borrowed {
+            kernel::close(self.fd);
+        }
     }
 }
 
 /// Returns why the program in a file cannot be recorded; `None` if it can be, or if that is
 /// unknown.
-pub fn obstacle(file: Path<'_>, room: &mut Room) -> Option<UnrecordedChild> {
+pub fn obstacle(file: Path<'_>, room: &mut Room) -> Option<Obstacle> {
     let mut fd = open(file)?;
     for _ in 0..SCRIPTS_MAX {
         let length = kernel::read_at(fd, &mut room.text, 0).unwrap_or(0);
@@ -63,22 +82,24 @@ pub fn obstacle(file: Path<'_>, room: &mut Room) -> Option<UnrecordedChild> {
         kernel::close(fd);
         fd = next;
     }
-    let found = obstacle_in(fd, room);
-    kernel::close(fd);
+    let mut found = obstacle_in(fd, room);
+    match found.as_mut().and_then(|found| found.program.as_mut()) {
+        Some(program) => program.is_borrowed = false,
+        None => kernel::close(fd),
+    }
     found
 }
 
 /// Like `obstacle`, for an open file, which stays open.
-pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
+pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<Obstacle> {
     let count = match headers(fd, room)? {
-        Headers::Foreign => return Some(UnrecordedChild::OtherArchitecture),
+        Headers::Foreign => return Some(UnrecordedChild::OtherArchitecture.into()),
         Headers::Native(count) => count,
     };
     if kernel::gains_rights(fd) {
-        return Some(UnrecordedChild::SetUserId);
+        return Some(UnrecordedChild::SetUserId.into());
     }
-    room.has_symbols = false;
-    let Room { headers, dynamic, text, has_symbols } = room;
+    let Room { headers, dynamic, text } = room;
     let headers = || headers.chunks_exact(PROGRAM_HEADER).take(count).filter_map(segment);
     if !headers().any(|segment| segment.kind == PT_INTERP) {
         let mut notes = headers().filter(|segment| segment.kind == PT_NOTE);
@@ -92,10 +113,9 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
         // The loader, which can be executed, too, is not marked as a program.
         let is_marked =
             entries.into_iter().any(|(kind, flags)| kind == DT_FLAGS_1 && flags & DF_1_PIE != 0);
-        let mut notes = headers().filter(|segment| segment.kind == PT_NOTE);
-        *has_symbols = (read == 0 || is_marked)
-            && (has_table_of_symbols(fd) || notes.any(|note| has_debug_file(fd, &note, text)));
-        return Some(UnrecordedChild::Static);
+        let can_be_inserted = cfg!(target_arch = "x86_64") && (read == 0 || is_marked);
+        let program = can_be_inserted.then_some(Program { fd, is_borrowed: true });
+        return Some(Obstacle { why: UnrecordedChild::Static, program });
     }
     let section = headers().find(|segment| segment.kind == PT_DYNAMIC)?;
     let read = read_dynamic(fd, &section, dynamic);
@@ -104,7 +124,7 @@ pub fn obstacle_in(fd: Fd, room: &mut Room) -> Option<UnrecordedChild> {
     let strings = headers().find_map(|segment| segment.place_of(strings))?;
     let mut needed = entries().filter(|&(kind, _)| kind == DT_NEEDED);
     let sanitizer = needed.any(|(_, at)| is_sanitizer(fd, strings.saturating_add(at), text));
-    sanitizer.then_some(UnrecordedChild::Sanitizer)
+    sanitizer.then(|| UnrecordedChild::Sanitizer.into())
 }
 
 /// Returns the path of an open file; empty if unknown.
@@ -180,40 +200,6 @@ fn headers(fd: Fd, room: &mut Room) -> Option<Headers> {
 fn read_dynamic(fd: Fd, section: &Segment, dynamic: &mut [u8]) -> usize {
     let bytes = (section.bytes as usize).min(dynamic.len());
     kernel::read_at(fd, &mut dynamic[..bytes], section.offset).unwrap_or(0)
-}
-
-/// Returns whether a file has a table of all symbols. Its headers are not on the stack of callers.
-#[inline(never)]
-fn has_table_of_symbols(fd: Fd) -> bool {
-    const SECTION: usize = 64;
-    const SECTIONS_MAX: u64 = 128;
-    const SHT_SYMTAB: [u8; 4] = [2, 0, 0, 0];
-    let mut header = [0; 64];
-    if kernel::read_at(fd, &mut header, 0) != Ok(header.len()) {
-        return false;
-    }
-    let count = u64::from(u16::from_le_bytes([header[60], header[61]])).min(SECTIONS_MAX);
-    let Some(start) = word(&header, 40) else { return false };
-    (0..count).any(|index| {
-        let mut section = [0; SECTION];
-        let at = start.saturating_add(index * SECTION as u64);
-        kernel::read_at(fd, &mut section, at) == Ok(SECTION) && section[4..8] == SHT_SYMTAB
-    })
-}
-
-/// Returns whether the build-id in these notes is that of a debug file with a table of all symbols.
-fn has_debug_file(fd: Fd, notes: &Segment, text: &mut [u8; SCRIPT_LINE]) -> bool {
-    let bytes = (notes.bytes as usize).min(NOTES_BYTES);
-    let read = kernel::read_at(fd, &mut text[..bytes], notes.offset).unwrap_or(0);
-    let mut path = DebugPath::new();
-    if !debug_file::find(&text[..read], &mut path) {
-        return false;
-    }
-    path.path().and_then(open).is_some_and(|debug_file| {
-        let has_table = has_table_of_symbols(debug_file);
-        kernel::close(debug_file);
-        has_table
-    })
 }
 
 /// The relevant fields of a program header.

@@ -37,21 +37,22 @@ struct Address {
 }
 
 impl Request {
-    /// Asks to be traced. `None` if no command listens, or if it may not.
-    pub fn make(who: Who) -> Option<Request> {
+    /// Asks to be traced, until the program that is open is executed. `None` if no command listens,
+    /// or if it cannot.
+    pub fn make(who: Who, program: Fd) -> Option<Request> {
         let directory = kernel::open(directory::known()?.path()?, kernel::O_RDONLY).ok()?;
         let identity = kernel::identity(directory);
         kernel::close(directory);
         let (device, inode) = identity.ok()?;
         let request = Request(socket::local_socket()?);
-        if request.ask(device, inode, who) {
+        if request.ask((device, inode), who, program) {
             return Some(request);
         }
         kernel::close(request.0);
         None
     }
 
-    fn ask(self, device: u64, inode: u64, who: Who) -> bool {
+    fn ask(self, (device, inode): (u64, u64), who: Who, program: Fd) -> bool {
         const AF_UNIX: u16 = 1;
         let mut name: Text<96> = Text::new();
         name.push(b"\0");
@@ -76,7 +77,8 @@ impl Request {
             Who::Own => EXECUTOR_THREAD,
             Who::New => EXECUTOR_NEW,
         };
-        let request = InsertionRequest { executor, thread: kernel::gettid() };
+        let program = program.0 as u32;
+        let request = InsertionRequest { executor, thread: kernel::gettid(), program };
         let mut answer = [0];
         kernel::write_all(self.0, &request.bytes())
             && socket::is_readable_within(self.0, WAITS_MS)

@@ -14,7 +14,6 @@ mod auxiliary;
 mod block_sizes;
 mod calls;
 mod confinement;
-mod debug_file;
 mod driver;
 mod driver_lookup;
 mod driver_state;

@@ -1,37 +1,20 @@
 //! A static program, as the kernel has mapped it and as its file describes it.
 
-use std::collections::{HashMap, hash_map::Entry};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use heaptide_format::attachment::DEBUG_FILES;
 use nix::unistd::Pid;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable};
 use object::{Endianness, ReadCache};
 
+use super::symbols::{DAMAGED, Symbols, damaged, stops, unreadable};
 use super::tables::Symbol;
 use super::thread_local::Segment;
 use crate::error::Error;
 use crate::memory::Memory;
-
-/// The allocating functions at which a program can be stopped: those that take memory.
-const ALLOCATING: [&[u8]; 10] = [
-    b"malloc",
-    b"calloc",
-    b"realloc",
-    b"memalign",
-    b"aligned_alloc",
-    b"posix_memalign",
-    b"valloc",
-    b"pvalloc",
-    b"_Znwm",
-    b"_Znam",
-];
-/// The functions that run before or after the constructors of a program.
-const STARTS: [&[u8]; 2] = [b"_init", b"main"];
 
 /// Bytes of a program header.
 pub const HEADER_BYTES: usize = 56;
@@ -41,8 +24,8 @@ pub const HEADER_BYTES: usize = 56;
 pub struct Executable {
     /// The difference between addresses in memory and in the file.
     pub bias: u64,
-    /// Its global functions and data, apart from those of C++ and Rust.
-    pub symbols: Vec<Symbol>,
+    /// Its functions and data, apart from those of C++ and Rust.
+    pub symbols: Arc<Vec<Symbol>>,
     /// Its program headers, as they are in memory.
     pub headers: Headers,
     /// The initial values of its thread-local segment, as its relocations will leave them.
@@ -66,25 +49,17 @@ impl Executable {
     /// Reads the program of a process that has executed no instruction, and whose stack pointer is
     /// known.
     ///
-    /// Errors: it is not static, or neither its file nor its debug file has a table of symbols.
-    pub fn of(pid: Pid, memory: &Memory, sp: u64) -> Result<Executable, Error> {
-        let unreadable = |error: io::Error| Error::new(format!("it cannot be read: {error}"));
+    /// Errors: it is not static, or [`Symbols::of`] fails.
+    pub fn of(pid: Pid, memory: &Memory, sp: u64, symbols: &Symbols) -> Result<Executable, Error> {
+        let unreadable = |error: io::Error| unreadable(&error);
         let vector = Vector::at(memory, sp).map_err(unreadable)?;
         let file = File::open(format!("/proc/{pid}/exe")).map_err(unreadable)?;
         let cache = ReadCache::new(&file);
-        let damaged = |_| Error::new(DAMAGED);
         let header = FileHeader64::<Endianness>::parse(&cache).map_err(damaged)?;
         let endian = header.endian().map_err(damaged)?;
         let bias = vector.value(AT_ENTRY)?.wrapping_sub(header.e_entry(endian));
         let sections = header.sections(endian, &cache).map_err(damaged)?;
-        let table = sections.symbols(endian, &cache, elf::SHT_SYMTAB).map_err(damaged)?;
-        let symbols = if table.is_empty() {
-            let build_id = build_id(endian, &cache, &sections);
-            let of_debug_file = build_id.and_then(|id| symbols_by(id, bias));
-            of_debug_file.ok_or_else(|| without_symbols(build_id))?
-        } else {
-            symbols(endian, &table, bias)
-        };
+        let symbols = symbols.of(&file)?;
         let count = vector.value(AT_PHNUM)? as usize;
         let address = vector.value(AT_PHDR)?;
         let mut bytes = vec![0; count.min(HEADERS_MAX) * HEADER_BYTES];
@@ -114,107 +89,15 @@ impl Executable {
     /// Returns the addresses of the functions at which the program can be stopped once it has a
     /// first thread.
     pub fn stops(&self) -> Vec<u64> {
-        let is_stop = |symbol: &&Symbol| {
-            let name = &*symbol.name;
-            symbol.info & 15 == elf::STT_FUNC
-                && (STARTS.contains(&name) || ALLOCATING.contains(&name))
-        };
         let mut stops: Vec<u64> =
-            self.symbols.iter().filter(is_stop).map(|symbol| symbol.address).collect();
+            stops(&self.symbols).map(|address| address.wrapping_add(self.bias)).collect();
         stops.sort_unstable();
         stops.dedup();
         stops
     }
 }
 
-const DAMAGED: &str = "its file is damaged";
-
 type Sections<'data> = SectionTable<'data, FileHeader64<Endianness>, &'data ReadCache<&'data File>>;
-type Symbols<'data> = SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<&'data File>>;
-
-/// Returns the build-id of a file.
-fn build_id<'data>(
-    endian: Endianness,
-    data: &'data ReadCache<&'data File>,
-    sections: &Sections<'data>,
-) -> Option<&'data [u8]> {
-    let notes = sections.iter().filter_map(|section| section.notes(endian, data).ok().flatten());
-    let mut notes = notes.flatten().map_while(Result::ok);
-    let note = notes.find(|note| {
-        note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID
-    })?;
-    Some(note.desc())
-}
-
-/// Returns where the debug file with a build-id is.
-fn debug_file(build_id: &[u8]) -> PathBuf {
-    let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (directory, file) = digits.split_at(digits.len().min(2));
-    Path::new(DEBUG_FILES).join(directory).join(format!("{file}.debug"))
-}
-
-/// Returns the functions and data of the program with a build-id by its debug file; `None` if that
-/// is another one's, or has no table of symbols.
-fn symbols_by(build_id: &[u8], bias: u64) -> Option<Vec<Symbol>> {
-    let file = File::open(debug_file(build_id)).ok()?;
-    let cache = ReadCache::new(&file);
-    let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
-    let endian = header.endian().ok()?;
-    let sections = header.sections(endian, &cache).ok()?;
-    let table = sections.symbols(endian, &cache, elf::SHT_SYMTAB).ok()?;
-    let is_its = self::build_id(endian, &cache, &sections) == Some(build_id);
-    (is_its && !table.is_empty()).then(|| symbols(endian, &table, bias))
-}
-
-/// States that a program cannot be recorded without its symbol table, and what to do.
-fn without_symbols(build_id: Option<&[u8]>) -> Error {
-    let restore = build_id.map_or(String::new(), |id| {
-        format!(", install its debug file as {}", debug_file(id).display())
-    });
-    Error::new(format!(
-        "it has no symbol table, which names its allocating functions; keep the table with \
-         `strip --strip-debug` (in Cargo.toml `strip = \"debuginfo\"`){restore}, or embed the \
-         recorder"
-    ))
-}
-
-/// Returns the functions and data of a program. In a position-independent one, those of the C
-/// library are local.
-fn symbols(endian: Endianness, table: &Symbols<'_>, bias: u64) -> Vec<Symbol> {
-    let mut found: HashMap<&[u8], (bool, Symbol)> = HashMap::new();
-    for symbol in table.iter() {
-        let is_global = matches!(symbol.st_bind(), elf::STB_GLOBAL | elf::STB_WEAK);
-        let name = symbol.name(endian, table.strings()).unwrap_or_default();
-        let is_one = match symbol.st_type() {
-            elf::STT_FUNC | elf::STT_OBJECT | elf::STT_GNU_IFUNC => true,
-            elf::STT_NOTYPE => is_global,
-            _ => false,
-        };
-        if name.is_empty() || is_mangled(name) || !is_one || symbol.is_undefined(endian) {
-            continue;
-        }
-        let address = symbol.st_value(endian).wrapping_add(bias);
-        let (info, bytes) = (symbol.st_info(), symbol.st_size(endian));
-        let symbol = Symbol { name: name.to_vec(), info, address, bytes };
-        match found.entry(name) {
-            Entry::Vacant(place) => _ = place.insert((is_global, symbol)),
-            // Of several local ones, none is known to be that of the C library.
-            Entry::Occupied(mut place) if is_global && !place.get().0 => {
-                place.insert((true, symbol));
-            }
-            Entry::Occupied(mut place) if !is_global && !place.get().0 => {
-                if place.get().1.address != address {
-                    place.get_mut().1.address = 0;
-                }
-            }
-            Entry::Occupied(_) => {}
-        }
-    }
-    let mut symbols: Vec<Symbol> = found.into_values().map(|(_, symbol)| symbol).collect();
-    symbols.retain(|symbol| symbol.address != 0);
-    symbols.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    symbols
-}
 
 /// Returns the relocations of a program at some addresses in its file: where, and the address in
 /// the file to store there; `None` if that is stored there already.
@@ -226,7 +109,6 @@ fn relocations(
     sections: &Sections<'_>,
     places: &Range<u64>,
 ) -> Result<Vec<(u64, Option<u64>)>, Error> {
-    let damaged = |_| Error::new(DAMAGED);
     let mut found = Vec::new();
     for section in sections.iter() {
         if let Some((entries, _)) = section.rela(endian, data).map_err(damaged)? {
@@ -242,12 +124,6 @@ fn relocations(
         }
     }
     Ok(found)
-}
-
-/// Returns whether a name is one of C++ or Rust, other than an allocation operator.
-fn is_mangled(name: &[u8]) -> bool {
-    let is_operator = matches!(name, [b'_', b'Z', b'n' | b'd', b'w' | b'a' | b'l', ..]);
-    name.starts_with(b"_Z") && !is_operator || name.starts_with(b"_R")
 }
 
 /// The most program headers that are read.

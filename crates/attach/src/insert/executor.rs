@@ -17,6 +17,13 @@ pub enum Executor {
 }
 
 impl Executor {
+    /// Returns the thread to trace.
+    pub fn thread(self) -> Pid {
+        match self {
+            Executor::Thread { thread, .. } | Executor::NewOf(thread) => thread,
+        }
+    }
+
     /// The first thread of a process.
     pub fn process(pid: Pid) -> Executor {
         Executor::Thread { process: pid, thread: pid }

@@ -4,7 +4,7 @@
 //! outside. Its thread-local block becomes part of the program's own: the segment that the C
 //! library of the program copies for each thread is extended at its start, so that the offsets of
 //! the program's variables stay the same. A list like that of a loader ([`tables`]) has the
-//! program, with the functions of its symbol table, and the library.
+//! program, with its functions ([`symbols`]), and the library.
 //!
 //! Then the program runs up to its first allocation, its constructors or `main`, where the C
 //! library has set up its first thread. There the library is initialised as a loader would do it,
@@ -14,7 +14,9 @@
 mod executable;
 mod executor;
 mod library;
+mod recognised;
 mod remote;
+mod symbols;
 mod tables;
 mod thread_local;
 
@@ -29,13 +31,14 @@ use std::{fs, io, thread};
 use nix::libc;
 use nix::unistd::Pid;
 
-use crate::error::Error;
+use crate::error::{Error, State};
 use crate::memory::Memory;
 use crate::ptrace::{self, Event};
 use executable::{Executable, HEADER_BYTES};
 pub use executor::Executor;
 use library::{Library, Placed, Surroundings};
 use remote::Remote;
+pub use symbols::Symbols;
 use tables::{Contents, Object};
 use thread_local::{Extended, Segment};
 
@@ -59,10 +62,14 @@ impl Insertion {
     /// before it is done, the process is killed.
     ///
     /// Errors: the process may not be traced.
-    pub fn begin(executor: Executor, library: &Path) -> Result<Insertion, Error> {
+    pub fn begin(
+        executor: Executor,
+        library: &Path,
+        symbols: &Arc<Symbols>,
+    ) -> Result<Insertion, Error> {
         let blocked = ptrace::block_reports().ok();
         let (traced, is_traced) = mpsc::channel();
-        let library = library.to_owned();
+        let (library, symbols) = (library.to_owned(), symbols.clone());
         let is_over = Arc::new(AtomicBool::new(false));
         let program = Arc::new(OnceLock::new());
         let shared = (is_over.clone(), program.clone());
@@ -71,9 +78,9 @@ impl Insertion {
                 Executor::Thread { thread, .. } => ptrace::seize_for_exec(thread),
                 Executor::NewOf(thread) => ptrace::seize_for_spawn(thread),
             };
-            seized.map_err(|error| refused(&error))?;
+            seized.map_err(|error| refused(executor.thread(), &error))?;
             let _ = traced.send(()); // it is received, or nothing waits for it
-            insert(executor, &library, &shared.0, &shared.1)
+            insert(executor, &library, &symbols, &shared.0, &shared.1)
         });
         let insertion = Insertion { thread, is_over, program, blocked };
         match is_traced.recv() {
@@ -112,8 +119,11 @@ impl Insertion {
     }
 }
 
-/// Why a process cannot be traced.
-fn refused(error: &io::Error) -> Error {
+/// Why a thread cannot be traced.
+fn refused(thread: Pid, error: &io::Error) -> Error {
+    if let Some(why) = State::of(thread).why_not(thread) {
+        return Error::new(why);
+    }
     Error::new(format!(
         "{error}; to record static programs, this command needs permission to trace its children \
          (ptrace)"
@@ -125,6 +135,7 @@ fn refused(error: &io::Error) -> Error {
 fn insert(
     executor: Executor,
     library: &Path,
+    symbols: &Symbols,
     is_over: &AtomicBool,
     program: &OnceLock<PathBuf>,
 ) -> Result<(), Error> {
@@ -141,7 +152,7 @@ fn insert(
     };
     let _ = program.set(fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default());
     let until = Instant::now() + WITHIN;
-    let done = insert_at_start(pid, library, until);
+    let done = insert_at_start(pid, library, symbols, until);
     // After an error, the program runs without the recorder.
     ptrace::detach(pid).map_err(uncontrollable).and(done)
 }
@@ -203,17 +214,14 @@ fn run_to_event(thread: Pid, is_over: &AtomicBool) -> io::Result<bool> {
     }
 }
 
-fn insert_at_start(pid: Pid, path: &Path, until: Instant) -> Result<(), Error> {
+fn insert_at_start(pid: Pid, path: &Path, symbols: &Symbols, until: Instant) -> Result<(), Error> {
     let library = Library::read(path)?;
     let memory = Memory::open(pid).map_err(uncontrollable)?;
     let mut remote = Remote::start(pid, &memory, until).map_err(uncontrollable)?;
-    let prepared = Executable::of(pid, &memory, remote.stack_pointer()).and_then(|executable| {
-        let stops = executable.stops();
-        if stops.is_empty() {
-            return Err(Error::new("its symbol table has neither `main` nor allocating functions"));
-        }
+    let executable = Executable::of(pid, &memory, remote.stack_pointer(), symbols);
+    let prepared = executable.and_then(|executable| {
         let placed = place(&mut remote, &library, path, &executable).map_err(uncontrollable)?;
-        remote.run_to_one_of(&stops)?;
+        remote.run_to_one_of(&executable.stops())?;
         remote.call_each(&placed.initialisers).map_err(uncontrollable)
     });
     remote.restore().map_err(uncontrollable)?;
@@ -241,7 +249,7 @@ fn place(
         vec![Object { bias: 0, name: path.as_os_str().as_bytes().to_vec(), dynamic: 0 }];
     objects.splice(0..0, executable.vdso.and_then(|base| vdso(memory, base)));
     let tables = |objects: &[Object], start: u64| {
-        let (bias, symbols) = (executable.bias, &*executable.symbols);
+        let (bias, symbols) = (executable.bias, executable.symbols.as_slice());
         Contents { bias, symbols, objects }.at(start)
     };
     // The initial values first, since they have an alignment; then the headers, the path, and the

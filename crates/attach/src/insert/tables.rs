@@ -1,17 +1,19 @@
 //! A list of loaded objects as a loader has it (`struct r_debug` and `struct link_map` in link.h),
 //! with a dynamic section and a table of symbols for a program that has none.
 
-/// A symbol with its address in memory (`Elf64_Sym`).
+/// A symbol (`Elf64_Sym`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbol {
     /// Its name.
     pub name: Vec<u8>,
     /// Its type and binding.
     pub info: u8,
-    /// Its address in memory.
+    /// Its address in the file.
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
+    /// It is the one that its name means.
+    pub is_unique: bool,
 }
 
 /// An object other than the program.
@@ -44,6 +46,8 @@ const MAP_BYTES: u64 = 40;
 const DYNAMIC_BYTES: u64 = 64;
 /// The section number of symbols with addresses.
 const SHN_ABS: u16 = 0xfff1;
+/// The section number of symbols that no lookup of a name finds.
+const SHN_UNDEF: u16 = 0;
 
 impl Contents<'_> {
     /// Returns the tables for an address in memory, which is a multiple of 8. Their start is the
@@ -91,8 +95,9 @@ impl Contents<'_> {
         for symbol in self.symbols {
             table.extend((add(strings, &symbol.name) as u32).to_ne_bytes());
             table.extend([symbol.info, 0]);
-            table.extend(SHN_ABS.to_ne_bytes());
-            table.extend(symbol.address.wrapping_sub(self.bias).to_ne_bytes());
+            let section = if symbol.is_unique { SHN_ABS } else { SHN_UNDEF };
+            table.extend(section.to_ne_bytes());
+            table.extend(symbol.address.to_ne_bytes());
             table.extend(symbol.bytes.to_ne_bytes());
         }
         table
@@ -188,7 +193,7 @@ mod tests {
     }
 
     fn symbol(name: &str, address: u64) -> Symbol {
-        Symbol { name: name.into(), info: 0x12, address, bytes: 16 }
+        Symbol { name: name.into(), info: 0x12, address, bytes: 16, is_unique: true }
     }
 
     #[test]
@@ -196,7 +201,7 @@ mod tests {
         let names: Vec<String> = (0..100).map(|n| format!("function_{n}")).collect();
         for bias in [0, START / 2, START * 4] {
             let symbols: Vec<Symbol> =
-                names.iter().zip(0..).map(|(name, n)| symbol(name, bias + 16 * n)).collect();
+                names.iter().zip(0..).map(|(name, n)| symbol(name, 16 * n)).collect();
             let contents = Contents { bias, symbols: &symbols, objects: &[] };
             let reader = Reader(contents.at(START));
             assert_eq!(reader.0.len(), contents.at(0).len());
@@ -206,7 +211,7 @@ mod tests {
             let dynamic = reader.word(map + 16);
             for symbol in &symbols {
                 let found = reader.find(dynamic, bias, &symbol.name);
-                assert_eq!(found, Some((symbol.address, 16)), "{bias:x}");
+                assert_eq!(found, Some((bias + symbol.address, 16)), "{bias:x}");
             }
             assert_eq!(reader.find(dynamic, bias, b"other"), None);
         }

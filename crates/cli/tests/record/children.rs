@@ -3,7 +3,7 @@
 use crate::expectations::evaluate;
 use crate::harness::{
     Guest, NOBODY, check, clean, heaptide, library, preloaded, profiles, recorded, report, run,
-    scratch, until,
+    scratch, unknown_allocator, until,
 };
 use heaptide_fixtures::skips::{ROOT, is_root, may_make_namespaces, skip};
 use heaptide_format::{FileHeader, IMAGE_OWN_MALLOC, NotIntercepted, Unrecorded, UnrecordedChild};
@@ -83,8 +83,10 @@ fn one_recording_without_a_name_for_all_processes() {
 fn programs_that_cannot_be_recorded() {
     let place = scratch("not-recordable");
     let guest = Guest::read("plain.c");
+    let unknown = unknown_allocator("-static");
+    let unknown = unknown.each_ref().map(String::as_str);
     let builds = [
-        ("plain.c-static", &["-static", "-s"][..], UnrecordedChild::Static),
+        ("plain.c-static", &unknown[..], UnrecordedChild::Static),
         ("plain.c-asan", &["-fsanitize=address"], UnrecordedChild::Sanitizer),
         ("plain.c-tsan", &["-fsanitize=thread"], UnrecordedChild::Sanitizer),
         ("plain.c-lsan", &["-fsanitize=leak"], UnrecordedChild::Sanitizer),

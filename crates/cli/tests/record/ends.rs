@@ -3,7 +3,8 @@
 
 use crate::expectations::evaluate;
 use crate::harness::{
-    Guest, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, set_clock, until,
+    Guest, clean, heaptide, preloaded, profiles, recorded, report, run, scratch, set_clock,
+    unknown_allocator, until,
 };
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::may_make_namespaces;
@@ -248,7 +249,9 @@ fn without_room_all_is_recorded_or_said() {
 #[test]
 fn a_static_program_has_one_reason() {
     let place = scratch("ends-static");
-    let program = Guest::read("static.c").build("static.c-stripped", &["-s"]);
+    let unknown = unknown_allocator("-static");
+    let flags = unknown.each_ref().map(String::as_str);
+    let program = Guest::read("plain.c").build("plain.c-reason", &flags);
     let recording = place.join("a.heaptide");
     let mut command = heaptide();
     command.args(["run", "-o"]).arg(&recording).arg("--").arg(&program);

@@ -6,6 +6,8 @@ use crate::harness::{Guest, check_with, clean, recorded, report, report_of_kind,
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 /// Threads, children, signals, jumps and ends, mappings, and the interface. Not those that load
@@ -172,18 +174,52 @@ int main() {
     assert!((100..110).contains(&number(totals, "allocations")), "{totals}");
 }
 
-/// Gives a program, in a mount namespace of its own, a debug file for its build-id, removes its
-/// symbol table, and executes a command.
+/// Asserts that a stripped program of `map_threads.c` is recorded: the command starts it, with
+/// these words before, and so does a recorded shell. Its mappings are known, and none of them is
+/// one of the C library itself. `is_named`: its functions have names in the recording.
+fn assert_mappings(program: &Path, place: &Path, before: &[&str], is_named: bool) {
+    let script = format!("{0} && exec {0}", program.display());
+    for (started, words) in [(1, vec![]), (2, vec!["sh", "-c", &script])] {
+        let name = program.file_name().and_then(OsStr::to_str).expect("a name");
+        let recording = place.join(format!("{name}-{started}.heaptide"));
+        let mut command = clean(Command::new("env"));
+        command.args(before).args([env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"]);
+        command.arg(&recording).arg("--");
+        if words.is_empty() {
+            command.arg(program);
+        } else {
+            command.args(words);
+        }
+        let outcome = run(&mut command, place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""), "{name}");
+        let found = allocations(&report(&recording, place), name);
+        assert_eq!(found.len(), started, "{name}");
+        assert!(found.iter().all(|&count| count == found[0]), "{name}: {found:?}");
+        let mapped = report_of_kind("mapped", &recording, place);
+        let all = evaluate(&mapped, "totals", "allocations");
+        assert_eq!(all, 4400 * started as i128, "{name}");
+        for (selector, count) in [("function:mine", 4000), ("function:handed", 400)] {
+            let expected = if is_named { count * started as i128 } else { 0 };
+            let found = evaluate(&mapped, selector, "allocations");
+            assert_eq!(found, expected, "{name} {selector}");
+        }
+    }
+}
+
+/// Removes the C library of a compiler, in a mount namespace of its own, gives a program a debug
+/// file for its build-id, removes its symbol table, and executes a command.
 const STRIPPED: &str = "\
 set -e
 program=$1
+mount --bind /dev/null \"$(realpath \"$(cc -print-file-name=libc.a)\")\"
 mount -t tmpfs none /usr/lib/debug
 id=$(readelf -n \"$program\" | sed -n 's/.*Build ID: //p')
 file=${id#??}
 directory=/usr/lib/debug/.build-id/${id%\"$file\"}
 mkdir -p \"$directory\"
 objcopy --only-keep-debug \"$program\" \"$directory/$file.debug\"
-strip \"$program\"
+strip \"$program\" -o \"$program.stripped\"
+mount --bind \"$program.stripped\" \"$program\"
 shift
 exec \"$@\"
 ";
@@ -198,33 +234,49 @@ fn stripped_programs_with_a_debug_file() {
     let place = scratch("static-debug-files");
     let source = Guest::read("map_threads.c");
     for (name, flag) in [("fixed", "-static"), ("moved", "-static-pie")] {
-        let built = source.build(&format!("debug-{name}"), &[flag, "-pthread"]);
         let program = place.join(name);
-        let script = format!("{0} && exec {0}", program.display());
-        for (started, words) in [(1, vec![]), (2, vec!["sh", "-c", &script])] {
-            std::fs::copy(&built, &program).expect("a copy");
-            let recording = place.join(format!("{name}-{started}.heaptide"));
-            let mut command = clean(Command::new("unshare"));
-            command.args(["--mount", "sh", "-c", STRIPPED, "sh"]).arg(&program);
-            command.args([env!("CARGO_BIN_EXE_heaptide"), "run", "-q", "-o"]).arg(&recording);
-            command.arg("--");
-            if words.is_empty() {
-                command.arg(&program);
-            } else {
-                command.args(words);
-            }
-            let outcome = run(&mut command, &place);
-            assert_eq!(outcome.status, 0, "{}", outcome.stderr);
-            assert_eq!(outcome.stderr, "");
-            assert_eq!(allocations(&report(&recording, &place), name).len(), started);
-            let mapped = report_of_kind("mapped", &recording, &place);
-            let known = [("function:mine", 4000), ("function:handed", 400)];
-            for (selector, count) in known {
-                let found = evaluate(&mapped, selector, "allocations");
-                assert_eq!(found, count * started as i128, "{name} {selector}");
-            }
-            let all = evaluate(&mapped, "totals", "allocations");
-            assert_eq!(all, 4400 * started as i128, "{name}");
+        let built = source.build(&format!("debug-{name}"), &[flag, "-pthread"]);
+        std::fs::copy(built, &program).expect("a copy");
+        let text = program.to_str().expect("a path");
+        let before = ["unshare", "--mount", "sh", "-c", STRIPPED, "sh", text];
+        assert_mappings(&program, &place, &before, true);
+    }
+}
+
+/// The functions of the C library in a program without symbols are recognised by their code.
+#[test]
+fn stripped_programs_with_a_known_c_library() {
+    let place = scratch("static-recognised");
+    let source = Guest::read("map_threads.c");
+    for (name, flag) in [("fixed", "-static"), ("moved", "-static-pie")] {
+        let program = source.build(&format!("recognised-{name}"), &[flag, "-pthread", "-s"]);
+        assert_mappings(&program, &place, &[], false);
+    }
+    // Several functions of musl's allocator are single jumps to others.
+    let text = "\
+#include <stdlib.h>
+int main(void) {
+    void *blocks[100];
+    for (int i = 0; i < 100; i++)
+        blocks[i] = realloc(malloc(100), 5000);
+    for (int i = 0; i < 90; i++)
+        free(blocks[i]);
+    return calloc(10, 10) && aligned_alloc(64, 640) ? 0 : 1;
+}
+";
+    std::fs::write(place.join("musl.c"), text).expect("a source");
+    for flags in [&["-O2"][..], &["-O2", "-Wl,--gc-sections"]] {
+        let mut compiler = Command::new("musl-gcc");
+        compiler.args(["-static", "-s", "musl.c", "-o", "musl"]).args(flags).current_dir(&place);
+        assert!(compiler.status().expect("musl-gcc").success());
+        let recording = place.join("musl.heaptide");
+        let outcome = run(recorded(&recording, &["--force"]).arg(place.join("musl")), &place);
+        assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
+        let report = report(&recording, &place);
+        for (field, count) in
+            [("allocations", 202), ("reallocations", 100), ("frees", 190), ("live_blocks", 12)]
+        {
+            assert_eq!(evaluate(&report, "totals", field), count, "{field} {flags:?}");
         }
     }
 }

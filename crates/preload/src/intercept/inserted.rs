@@ -10,7 +10,7 @@
 use super::deep;
 use super::island::Island;
 use super::patch::{Function, Patch, may_change_code, write_all};
-use super::symbol_table::{debug_file_of, each_function, section};
+use super::symbol_table::section;
 use crate::next_symbol;
 use crate::own_allocator::{self, Place};
 use crate::own_calls;
@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 use heaptide_recorder::event::threads;
 use heaptide_recorder::sys::kernel::Path;
-use heaptide_recorder::sys::loader::{LinkMap, look_up};
+use heaptide_recorder::sys::loader::{LinkMap, each_listed_function, look_up};
 use heaptide_recorder::sys::options::Options;
 
 /// Functions that stay as they are: those that load libraries, and one whose hook needs them.
@@ -38,14 +38,9 @@ pub fn intercept(program: &LinkMap) {
         let is_allocators = own_allocator::NAMES.iter().any(|known| known.symbol == name);
         !is_allocators && !LEFT.contains(&name)
     };
-    if let Some(path) = Path::new(PROGRAM) {
-        let debug_file = debug_file_of(path);
-        let symbols = debug_file.as_ref().and_then(|file| file.path()).unwrap_or(path);
-        each_function(symbols, |name, at, size| {
-            own_calls::note(name, program.address().wrapping_add(at), size);
-        });
-    }
-    let Some((first, _)) = look_up(program, b"main\0") else { return };
+    each_listed_function(program, own_calls::note);
+    let near = [&b"main\0"[..], b"_init\0", b"malloc\0"];
+    let Some((first, _)) = near.into_iter().find_map(|name| look_up(program, name)) else { return };
     let Some(mut island) = Island::near(first as u64) else { return };
     let mut patches = [None; PATCHES_MAX];
     let mut count = 0;

@@ -1,7 +1,6 @@
 //! Reads functions from the symbol table of a file (`.symtab`), which the loader does not map, or
 //! from the table of its exported symbols (`.dynsym`) if it has no other.
 
-use crate::debug_file::{self, DebugPath, NOTES_BYTES};
 use crate::family::CALLERS;
 use heaptide_recorder::sys::kernel::{self, Fd, Path};
 
@@ -84,28 +83,6 @@ fn visit_all(symbols: &[u8], names: &[u8], mut visit: impl FnMut(&[u8], u64, usi
     }
 }
 
-/// Returns the debug file of a program without a symbol table; `None` if it has one, or no
-/// build-id.
-pub fn debug_file_of(program: Path<'_>) -> Option<DebugPath> {
-    let fd = kernel::open(program, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
-    let sections = Sections::read(fd);
-    let of_kind = |kind| {
-        let all = sections.iter().flat_map(Sections::all);
-        all.filter(move |section| word(section, 4, 4) == kind)
-    };
-    let has_table = of_kind(SHT_SYMTAB).next().is_some();
-    let mut notes = of_kind(SHT_NOTE).filter(|_| !has_table);
-    let found = notes.find_map(|section| {
-        let mut text = [0; NOTES_BYTES];
-        let bytes = (word(section, 32, 8) as usize).min(text.len());
-        let read = kernel::read_at(fd, text.get_mut(..bytes)?, word(section, 24, 8)).ok()?;
-        let mut path = DebugPath::new();
-        debug_file::find(text.get(..read)?, &mut path).then_some(path)
-    });
-    kernel::close(fd);
-    found
-}
-
 /// Returns the address in the file and the bytes of a section of a file.
 pub fn section(path: Path<'_>, name: &[u8]) -> Option<(u64, usize)> {
     let fd = kernel::open(path, kernel::O_RDONLY | kernel::O_NONBLOCK).ok()?;
@@ -164,7 +141,6 @@ fn map(fd: Fd, section: &[u8]) -> Option<Mapped> {
 }
 
 const SHT_SYMTAB: u64 = 2;
-const SHT_NOTE: u64 = 7;
 const SHT_DYNSYM: u64 = 11;
 
 /// Returns the symbols and their names.

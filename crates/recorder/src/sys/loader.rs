@@ -325,6 +325,20 @@ pub fn each_code(map: &LinkMap, name: &[u8], mut visit: impl FnMut(u64, usize)) 
     });
 }
 
+/// Calls `visit` with name, address and size of each function in the table of symbols of an object
+/// that has a System V hash table.
+pub fn each_listed_function(map: &LinkMap, mut visit: impl FnMut(&[u8], u64, usize)) {
+    const STT_FUNC: u8 = 2;
+    let Some(tables) = Tables::of(map) else { return };
+    for index in 0..tables.count() {
+        // SAFETY: one of the object's symbols.
+        let (symbol, name) = unsafe { (tables.symbol(index), tables.name(index)) };
+        if symbol.info & 15 == STT_FUNC {
+            visit(name.to_bytes(), tables.base().wrapping_add(symbol.value), symbol.size as usize);
+        }
+    }
+}
+
 /// Returns address and size of the definition of a name (ended by a zero byte) in an object that
 /// the program's references take.
 pub fn look_up_as_imported(map: &LinkMap, name: &[u8]) -> Option<(usize, usize)> {

@@ -159,6 +159,12 @@ impl Tables {
         self.base
     }
 
+    /// Returns the number of symbols by the System V hash table; 0 without one.
+    pub fn count(&self) -> usize {
+        // SAFETY: null, or two counts, the second of which is that of chains, one per symbol.
+        unsafe { self.hash.cast::<[u32; 2]>().as_ref() }.map_or(0, |counts| counts[1] as usize)
+    }
+
     /// Returns the symbol with an index.
     ///
     /// # Safety
@@ -306,6 +312,7 @@ mod tests {
                     tables.each_in_sysv_hash(name, |index| found[1] = Some(index));
                 }
                 assert_eq!(found[0], found[1]);
+                assert!(found[0].is_none_or(|index| index < tables.count()));
             }
         }
     }
