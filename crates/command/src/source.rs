@@ -5,6 +5,7 @@ use std::path::Path;
 use heaptide_analysis::model::{ImageRole, Process, Recording};
 use heaptide_analysis::recording::Choice;
 use heaptide_analysis::recording::join::Apart;
+use heaptide_analysis::selection::kind::MemoryKind;
 use heaptide_analysis::selection::rules::Rules;
 use heaptide_analysis::selection::scope_frames::Inside;
 use heaptide_render::shared::answer::Answer;
@@ -37,6 +38,8 @@ pub struct View {
     pub reader: Reader,
     /// Whether the kind of memory is that for people, for any reader.
     pub usual_kind: bool,
+    /// Whether the view shows events, which the kind of memory for people has only in part.
+    pub events: bool,
     /// Whether numeric scope attributes are folded; for people they always are.
     pub values: Values,
     /// Whether several images of the subject are joined, if no process is selected.
@@ -88,6 +91,7 @@ impl Default for View {
             empty: Empty::Negative,
             reader: Reader::Program,
             usual_kind: false,
+            events: false,
             values: Values::Each,
             workers: Workers::Joined,
         }
@@ -186,14 +190,14 @@ pub fn apply_answered(
     view: View,
 ) -> Result<(Recording, Answer), Stop> {
     let mut recording = opened(source, selection, view)?;
-    let answer = answer(&recording, selection)?;
+    let answer = answer(&recording, selection, view.events)?;
     prepare(&mut recording, selection, view)?;
     Ok((recording, answer))
 }
 
 /// Returns the answer that a view for people states about a recording to which no selection was
 /// applied: about the subject, or the selected process.
-fn answer(recording: &Recording, selection: &Selection) -> Result<Answer, Stop> {
+fn answer(recording: &Recording, selection: &Selection, events: bool) -> Result<Answer, Stop> {
     let is_subject = |process: &&Process| process.identity.role == ImageRole::Subject;
     let has_subject = recording.processes.iter().any(|process| is_subject(&process));
     let is_shown = |process: &&Process| match (selection.pid(), has_subject) {
@@ -204,7 +208,7 @@ fn answer(recording: &Recording, selection: &Selection) -> Result<Answer, Stop> 
     let processes = recording.processes.iter().filter(is_shown).cloned().collect();
     let subject = recording.subject.clone();
     let mut shown = Recording { processes, subject, ..Recording::default() };
-    let view = View { reader: Reader::Person, empty: Empty::Shown, ..View::default() };
+    let view = View { reader: Reader::Person, empty: Empty::Shown, events, ..View::default() };
     prepare(&mut shown, selection, view)?;
     let largest = || shown.processes.iter().max_by_key(|process| process.totals.at_peak_bytes);
     let process = shown.subject_process().or_else(largest);
@@ -230,7 +234,11 @@ pub fn apply_to(process: &mut Process, selection: &Selection, chosen: &Chosen, v
 /// Selects the kinds of memory of a process.
 fn select_memory(process: &mut Process, selection: &Selection, view: View) {
     let reader = if view.usual_kind { Reader::Person } else { view.reader };
-    process.select_kind(selection.kind_for(reader, process));
+    let kind = match selection.kind_for(reader, process) {
+        MemoryKind::Program if view.events && process.has_trace() => MemoryKind::Heap,
+        kind => kind,
+    };
+    process.select_kind(kind);
     process.select_python(selection.python);
     if selection.fold_recursion {
         process.fold_scopes();

@@ -122,7 +122,7 @@ impl Process {
         })
     }
 
-    /// Returns whether its events were recorded, so that they can be replayed.
+    /// Returns whether the events of its memory were recorded, so that they can be replayed.
     ///
     /// ```
     /// # let mut bytes = vec![0; 4096];
@@ -133,7 +133,7 @@ impl Process {
     /// assert!(!process.has_trace()); // recorded with --mode stacks
     /// ```
     pub fn has_trace(&self) -> bool {
-        !self.time.traces.is_empty()
+        !self.time.traces.is_empty() && !self.time.traces_are_partial
     }
 }
 

@@ -34,6 +34,8 @@ pub struct TimeTables {
     /// Traces of events, if they were recorded: one for each process image in these tables that has
     /// a trace. See [`crate::model::Process::has_trace`].
     pub traces: Vec<Trace>,
+    /// The sites contain memory of which these traces have no events.
+    pub traces_are_partial: bool,
     /// Row of each site id, if a reader follows the counters of the profile: see
     /// [`crate::recording::live`].
     pub site_rows: Option<SiteRows>,

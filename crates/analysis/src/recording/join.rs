@@ -193,6 +193,7 @@ impl Joining {
             });
             sites.push(index as u32);
         }
+        self.joined.time.traces_are_partial |= process.time.traces_are_partial;
         for mut trace in process.time.traces {
             trace.move_sites(|site| Some(sites[site as usize]));
             trace.move_scopes(|scope| scopes[scope.0 as usize]);

@@ -190,16 +190,10 @@ impl Process {
     /// Selects a kind of memory. Can be called only once, because the other kind is dropped.
     ///
     /// Events are recorded only for the heap, so a process of another kind has no trace, and
-    /// labels, windows and marks cover the heap. [`MemoryKind::Program`] therefore leaves a
-    /// process with a trace as it is.
+    /// labels, windows and marks cover the heap.
     pub fn select_kind(&mut self, kind: MemoryKind) {
         let program = self.program_mappings();
-        let is_added = match kind {
-            MemoryKind::Heap => false,
-            MemoryKind::Program => !self.has_trace(),
-            MemoryKind::Mapped | MemoryKind::All | MemoryKind::Device => true,
-        };
-        self.completeness.leaves_mappings = program.is_some() && !is_added;
+        self.completeness.leaves_mappings = program.is_some() && kind == MemoryKind::Heap;
         let mapped = self.mappings.take().map(|mapped| *mapped);
         let device = self.device_memory.take().map(|device| *device);
         match kind {
@@ -222,7 +216,7 @@ impl Process {
                 self.say_part("heap and mapped memory, the peak is the sum of both peaks");
             }
             MemoryKind::Program => {
-                if let (Some(mapped), Some(sum), false) = (mapped, program, self.has_trace()) {
+                if let (Some(mapped), Some(sum)) = (mapped, program) {
                     let arenas = Arenas::of(self);
                     match History::of(&mapped, |site| is_of_program(site, arenas)) {
                         Some(history) => self.add_by_history(mapped, history, arenas),
@@ -236,6 +230,7 @@ impl Process {
 
     /// Adds the mappings of the program to the heap, with what both have at the peak of their sum.
     fn add_by_history(&mut self, mut mapped: Mapped, history: History, arenas: Arenas) {
+        let heap_at_end = self.totals.live_bytes;
         let heap = (self.totals.peak_bytes, self.peak_time_ns);
         let heap_then = live_at(&self.time.samples, history.peak.time_ns);
         let added = added_samples(&self.time.samples, &history.samples).into_iter();
@@ -274,6 +269,28 @@ impl Process {
         } else {
             of_each("at the peak of each kind", &after(heap), &mapped_peak)
         });
+        self.take_end_as_peak(heap_at_end);
+    }
+
+    /// Takes the end for the peak if more is live there, which is then a closer bound, with all
+    /// functions. `heap_bytes` of it are in the heap.
+    fn take_end_as_peak(&mut self, heap_bytes: u64) {
+        let Some(more) = self.totals.live_bytes.checked_sub(self.totals.peak_bytes) else { return };
+        if more == 0 {
+            return;
+        }
+        let lanes = self.tables.lanes.iter_mut().map(|lane| &mut lane.measures);
+        let sites = self.tables.sites.iter_mut().map(|site| &mut site.measures);
+        for measures in sites.chain(lanes).chain([&mut self.totals]) {
+            measures.take_live_as_peak();
+        }
+        self.totals.peak_bytes = self.totals.live_bytes;
+        self.peak_time_ns = self.lifetime.duration_ns;
+        let bound = &mut self.completeness.peak_bound_bytes;
+        *bound = bound.saturating_sub(more);
+        let mapped_bytes = self.totals.live_bytes.saturating_sub(heap_bytes);
+        let (heap, mapped) = (bytes(heap_bytes), bytes(mapped_bytes));
+        self.completeness.memory = Some(of_each("at the end", &heap, &mapped));
     }
 
     /// Adds the mappings of the program to the heap, if not all of their changes are known.
@@ -422,7 +439,7 @@ impl Process {
         add_classes(&mut self.tables.histogram, &mapped.histogram);
         self.time.samples = added_samples(&self.time.samples, &mapped.samples);
         self.time.bounds.clear();
-        self.time.traces.clear();
+        self.time.traces_are_partial = true;
         if self.search.is_none() {
             self.time.site_rows = None; // for views that follow counters
         }

@@ -121,15 +121,14 @@ pub(crate) fn process(mut profile: Profile, symbols: &Symbols, mut ending: Endin
         search,
         time: TimeTables {
             samples: profile.timeline.iter().map(sample).collect(),
-            samples_have_more: false,
             bounds: bounds(&profile.spans),
             accounts,
             windows,
             marks,
             mark_names,
-            highest: None,
             traces,
             site_rows,
+            ..TimeTables::default()
         },
         identity: identity(profile, ending),
         totals,

@@ -73,6 +73,7 @@ const VIEW: View = View {
     depth: Depth::Stacks,
     empty: Empty::Negative,
     usual_kind: false,
+    events: true,
     reader: Reader::Program,
     values: Values::Folded,
     workers: Workers::Joined,

@@ -174,7 +174,8 @@ pub fn export(options: &ExportOptions) -> Outcome {
     // unchanged.
     let values = if options.format == ExportFormat::Dot { Values::Folded } else { Values::Each };
     let workers = if is_of_all(options.format) { Workers::Each } else { Workers::Joined };
-    let view = View { inside, apart, reader, values, workers, ..View::default() };
+    let events = options.format == ExportFormat::Html;
+    let view = View { inside, apart, reader, values, workers, events, ..View::default() };
     let (recording, mut answer) = match options.format {
         ExportFormat::Json => source::apply_answered(&options.source, &options.selection, view)?,
         _ => (source::apply(&options.source, &options.selection, view)?, Answer::default()),

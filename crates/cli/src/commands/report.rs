@@ -122,7 +122,9 @@ pub fn report(options: &ReportOptions) -> Outcome {
         (Format::Json, _) | (_, Some(Rows::Processes(_))) => Workers::Each,
         (Format::Text, None | Some(Rows::Sites(_))) => Workers::Joined,
     };
-    let view = View { reader, workers, ..View::default() };
+    // Their highest live bytes are those of events.
+    let events = matches!(options.by, Some(Rows::Sites(GroupBy::Lane | GroupBy::Stack)));
+    let view = View { reader, workers, events, ..View::default() };
     let (sort, top, process) = (options.metric, options.top, options.selection.pid());
     if options.format == Format::Json {
         let (recording, answer) = source::apply_answered(&source, &options.selection, view)?;
@@ -153,8 +155,7 @@ pub fn report(options: &ReportOptions) -> Outcome {
                 _ => selected.require_stacks(process)?,
             }
             let table = table::Table { by, sort, top };
-            let has_highest = matches!(by, GroupBy::Lane | GroupBy::Stack);
-            let highest = has_highest.then(|| replayed(process)).flatten();
+            let highest = events.then(|| replayed(process)).flatten();
             page(&|out| table::write(out, process, &table, highest.as_ref()))?;
         }
         None => {

@@ -125,7 +125,7 @@ fn prepare(base: &Selection, text: &str, whom: For) -> Result<Prepare, String> {
         For::Query => Reader::Program,
     };
     let chosen = Chosen::new(&selection, reader).map_err(|error| error.to_string())?;
-    let view = View { reader, ..View::default() };
+    let view = View { reader, events: true, ..View::default() };
     Ok(Box::new(move |process| source::apply_to(process, &selection, &chosen, view)))
 }
 

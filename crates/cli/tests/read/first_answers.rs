@@ -64,6 +64,30 @@ fn a_difference_contains_what_the_report_counts() {
     assert_eq!(same.status, 0, "{}{}", same.stdout, same.stderr);
 }
 
+/// A trace has no events of mappings, so the first sentence was about the heap alone.
+#[test]
+fn the_first_sentence_does_not_depend_on_a_trace() {
+    let (place, _) = record("untraced", &["touched", "60", "60"]);
+    let program = Guest::read("first_answers.c").build("first_answers", &[]);
+    let traced = place.join("traced.heaptide");
+    let mut command = recorded(&traced, &["--mode", "trace"]);
+    let outcome = run(command.arg(program).args(["touched", "60", "60"]), &place);
+    assert_eq!(outcome.status, 0, "{}", outcome.stderr);
+    let known = "`map_much` holds 60.0 MiB";
+    for view in ["report", "peak", "tree"] {
+        let [one, other] = ["a.heaptide", "traced.heaptide"].map(|recording| {
+            let text = ask(&place, &[view, recording]).stdout;
+            let text = text.lines().take(2).collect::<String>();
+            let words = text.split_whitespace().take_while(|word| *word != "after");
+            words.filter(|word| !word.ends_with(')')).collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(one, other, "{view}");
+        assert!(view != "report" || one.contains(known), "{view}");
+    }
+    let events = ask(&place, &["report", "--by", "stack", "traced.heaptide"]).stdout;
+    assert!(!events.contains("map_much"), "{events}");
+}
+
 /// A function's blocks of stacks that had none at the peak were not counted.
 #[test]
 fn what_a_function_allocates_after_the_peak_is_its_own() {
