@@ -96,6 +96,8 @@ impl Images {
         for (pid, image) in self.last_images() {
             self.began(pid, &format!("{pid}-{image}"));
         }
+        // Those that have ended did so at an unknown time before.
+        self.running.retain(|process| process.end.is_some());
         Ok(())
     }
 
@@ -321,6 +323,19 @@ mod tests {
         let status = images.ended[0].status.expect("a status");
         assert_eq!(status.signal(), Some(libc::SIGKILL));
         child.wait().expect("wait");
+    }
+
+    /// They had the time of the first look, a tenth of a second after the start of the program.
+    #[test]
+    fn ends_before_the_first_look_have_no_time() {
+        let (path, open) = directory("ended");
+        let child = sleeper();
+        let pid = child.id();
+        profile(&path, &format!("{pid}-0"), |_| {}, pid);
+        kill(child);
+        let mut images = watched(&open);
+        images.look();
+        assert_eq!((images.running.len(), ended(&images)), (0, vec![]));
     }
 
     #[test]
