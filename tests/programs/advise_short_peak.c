@@ -1,11 +1,22 @@
 //! `heaptide advise`: a buffer of 32 MiB is live for a twentieth of the run at most, on a machine
-//! of any speed, in addition to 1 MiB. With -DALIKE it is live for a third of the run or more.
+//! of any speed, in addition to 1 MiB. With -DALIKE it is live for a third of the run or more. With
+//! -DSLOW other memory grows in small steps before and after.
 //
 // clock: set
 //   sort_all  one block
 #include "clock.h"
 
-enum { TICKS = 100, TICK_US = 2000, TICK_BYTES = 300000, BUFFER = 32 << 20, RUN_TO_PEAK = 20 };
+#ifdef SLOW
+enum { TICK_BYTES = 100000 };
+#else
+enum { TICK_BYTES = 300000 };
+#endif
+enum { TICKS = 100, TICK_US = 2000, BUFFER = 32 << 20, RUN_TO_PEAK = 20 };
+
+#ifdef SLOW
+// Each tick leaves a little.
+static NOINLINE void *result(void) { return keep(malloc(20000)); }
+#endif
 
 static NOINLINE void *tick(void) { return keep(malloc(TICK_BYTES)); }
 
@@ -40,6 +51,9 @@ static void work(int ticks, uint64_t end_us)
     for (int i = 0; i < ticks || now_us() < end_us; i++) {
         free(tick());
         pass_us(TICK_US);
+#ifdef SLOW
+        result();
+#endif
     }
 }
 

@@ -154,7 +154,7 @@ fn memory_that_grows_until_the_end_comes_first() {
     assert_eq!(finding.rule, "unbounded");
     let evidence = [
         "live bytes of the process grew from 9.00 MiB to 89.0 MiB in 1 min 20 s, at a similar rate \
-         until the end; all of it is held by blocks of this function",
+         until the end; all of the growth up to the peak is held by blocks of this function",
         "100,000 of the 100,000 blocks that it allocated are live at peak; freed only at the end",
     ];
     assert_eq!(finding.evidence, evidence);

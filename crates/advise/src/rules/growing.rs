@@ -173,15 +173,20 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
         if !material.is_much(grown) {
             return None;
         }
+        // Some programs free all of it when they end.
+        let at_end = group.measures.live_bytes;
+        let freed = if at_end < last / 2 { "; freed after the last snapshot" } else { "" };
+        let saves = Saves { live_bytes: grown.min(at_end), ..Saves::default() };
+        let saves = if freed.is_empty() { saves } else { Saves { peak_bytes: grown, ..saves } };
         Some(Finding {
             rule: RULE.name,
-            place: material.place(&group.rows, |m| m.live_bytes),
+            place: material.place(&group.rows, |m| m.live_bytes.max(m.at_peak_bytes)),
             what: format!(
                 "has {} more live every minute",
                 bytes((growth.slope_at_end() * 60.0) as u64)
             ),
             evidence: vec![format!(
-                "the last {} of {} snapshots: live bytes grow from {} to {}, by {}",
+                "the last {} of {} snapshots: live bytes grow from {} to {}, by {}{freed}",
                 count((values.len() - values.len() / WARM_UP_PART) as u64),
                 count(values.len() as u64),
                 bytes(first),
@@ -189,7 +194,7 @@ fn by_owner(material: &Material, history: &[Process], times_ns: &[u64]) -> Vec<F
                 growth.rate("per second"),
             )],
             advice: "Bound what it keeps, or remove what is no longer needed.".to_owned(),
-            saves: Saves { live_bytes: grown, ..Saves::default() },
+            saves,
             certainty: Certainty::Likely,
         })
     };

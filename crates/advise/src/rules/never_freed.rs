@@ -69,6 +69,15 @@ fn judge(material: &Material) -> Judged {
     Judged::Found(findings.collect())
 }
 
+/// Describes that many other blocks.
+fn others(freed: u64) -> String {
+    match freed {
+        0 => "no other".to_owned(),
+        1 => "one other".to_owned(),
+        freed => format!("{} others", count(freed)),
+    }
+}
+
 fn finding(material: &Material, group: &Group, scopes: &Live) -> Option<Finding> {
     let m = &group.measures;
     if !material.is_much(m.live_bytes) && m.live_blocks < MANY_BLOCKS {
@@ -76,10 +85,10 @@ fn finding(material: &Material, group: &Group, scopes: &Live) -> Option<Finding>
     }
     let place = material.place(&group.rows, |m| m.live_bytes)?;
     let mut evidence = vec![format!(
-        "{} blocks with {} in total, none of which is freed; the program frees {} others",
+        "{} blocks with {} in total, none of which is freed; the program frees {}",
         count(m.live_blocks),
         bytes(m.live_bytes),
-        count(material.process.totals.frees)
+        others(material.process.totals.frees)
     )];
     let of_scope = scopes.sentence(material, group);
     let certainty = if of_scope.is_some() { Certainty::Likely } else { Certainty::Possible };

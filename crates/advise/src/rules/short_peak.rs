@@ -75,8 +75,11 @@ fn is_cleanup(process: &Process, first: usize) -> bool {
     let ends = samples.iter().skip(1).map(|next| next.time_ns);
     let holds = samples.iter().zip(ends.chain([process.lifetime.duration_ns]));
     let is_level = { holds }.any(|(sample, end)| end.saturating_sub(sample.time_ns) >= level_ns);
-    let mut pairs = samples.windows(2);
-    let rises = pairs.any(|pair| pair[1].live_bytes > pair[0].live_bytes + rise_min);
+    let mut lowest = u64::MAX;
+    let rises = samples.iter().any(|sample| {
+        lowest = lowest.min(sample.live_bytes);
+        sample.live_bytes > lowest + rise_min
+    });
     !is_level && !rises
 }
 

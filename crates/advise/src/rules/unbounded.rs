@@ -33,8 +33,6 @@ const RUN_MIN_NS: u64 = 10_000_000_000;
 const HELD_PERCENT_MIN: u64 = 60;
 /// The minimal part of the bytes that a stack ever allocated that is live at peak, in percent.
 const KEPT_PERCENT_MIN: u64 = 90;
-/// From this percentage on, a function holds all of the growth.
-const ALL_PERCENT: u64 = 95;
 
 fn judge(material: &Material) -> Judged {
     let process = material.process;
@@ -57,13 +55,15 @@ fn finding(material: &Material, growth: &SteadyGrowth) -> Option<Finding> {
     let place = material.place(&rows, |m| m.at_peak_bytes)?;
     let m = place.measures;
     // Memory of the first part of the run may be of this function, too.
-    let held = m.at_peak_bytes.saturating_sub(growth.floors[1]).min(growth.bytes());
-    let percent = (u128::from(held) * 100 / u128::from(growth.bytes().max(1))) as u64;
+    let before = growth.floors[1];
+    let held = m.at_peak_bytes.saturating_sub(before);
+    let grown = process.totals.peak_bytes.saturating_sub(before).max(1);
+    let percent = (u128::from(held) * 100 / u128::from(grown)) as u64;
     if percent < HELD_PERCENT_MIN || !material.is_much(held) {
         return None;
     }
     let part = match percent {
-        ALL_PERCENT.. => "all".to_owned(),
+        100.. => "all".to_owned(),
         percent => format!("at least {percent} %"),
     };
     let (from, to) = growth.ends();
@@ -76,7 +76,7 @@ fn finding(material: &Material, growth: &SteadyGrowth) -> Option<Finding> {
         evidence: vec![
             format!(
                 "live bytes of the process grew from {} to {} in {}, at a similar rate until the \
-                 end; {part} of it is held by blocks of this function",
+                 end; {part} of the growth up to the peak is held by blocks of this function",
                 bytes(from),
                 bytes(to),
                 duration(growth.time_ns()),

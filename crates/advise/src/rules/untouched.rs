@@ -85,11 +85,17 @@ fn large_bytes(m: &Measures) -> u64 {
 fn finding(material: &Material, group: &Group, untouched: u64, large: u64) -> Option<Finding> {
     let is_large = |row: &&Row| large_bytes(&row.measures) > 0;
     let rows: Vec<Row> = group.rows.iter().filter(is_large).copied().collect();
+    let process = material.process;
     let place = material.place(&rows, |m| m.at_peak_bytes)?;
     let m = place.measures;
     let others = large.saturating_sub(m.at_peak_bytes);
-    // An account is taken while a block is allocated, which has not been written yet.
-    let written = others.saturating_add(m.largest_bytes);
+    // An account is taken while a block is allocated, which has not been written yet. Blocks that
+    // are never replaced are the same at all accounts near the peak, if these need them.
+    let is_needed =
+        m.at_peak_bytes > process.totals.peak_bytes / 100 * (100 - NEAR_PEAK_PERCENT_MIN);
+    let stay = m.allocations == m.at_peak_blocks && m.reallocations == 0 && is_needed;
+    let new = if stay { 0 } else { m.largest_bytes };
+    let written = others.saturating_add(new);
     let at_least = untouched.min(m.at_peak_bytes).saturating_sub(written);
     if at_least < UNTOUCHED_MIN
         || at_least < m.at_peak_bytes / 100 * UNTOUCHED_PERCENT_MIN
