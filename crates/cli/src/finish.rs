@@ -18,6 +18,7 @@ use heaptide_command::selection::{Reader, Selection};
 use heaptide_command::source::{self, Empty, View};
 use heaptide_control::Lead;
 use heaptide_format::PROFILE_SUFFIX;
+use heaptide_render::text::summary::{Separate, summary};
 use heaptide_supervise::exec;
 use heaptide_supervise::images::ImageEnd;
 use heaptide_supervise::program::Obstacle;
@@ -264,7 +265,7 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
     let shown = from_here(shown);
-    let killed = heaptide_render::text::summary::killed(&read);
+    let separate = Separate::of(&read);
     read.choose_subject();
     // As for `heaptide report`, so that both state the same.
     let view = View { reader: Reader::Person, empty: Empty::Shown, ..View::default() };
@@ -272,7 +273,7 @@ fn seal(recording: &Path, shown: &Path, how: How) -> Result<(), Error> {
     if let Err(Stop::Failed(error)) = source::prepare(&mut read, &selection, view) {
         message(error); // in heaptide.toml; the summary can do without
     }
-    let summary = heaptide_render::text::summary::summary(&read, killed.as_deref(), &shown);
+    let summary = summary(&read, &separate, &shown);
     for line in summary.lines() {
         message(line.trim_start_matches("heaptide: "));
     }

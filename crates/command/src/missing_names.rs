@@ -27,7 +27,9 @@ pub fn line(recording: &Recording, path: &Path) -> Option<String> {
     }
     let (share, names) = (percent(bytes, total_bytes), names.join(", "));
     let build_id = most.first().map_or(&[][..], |first| build_id(recording, first));
-    let help = help(most, build_id, path);
+    let modules = recording.processes.iter().flat_map(|process| &process.tables.modules);
+    let modules: Vec<&str> = modules.map(|module| &*module.path).collect();
+    let help = help(most, build_id, &modules, path);
     Some(format!("no names for {share} of the bytes, in {names}: {help}"))
 }
 
@@ -56,14 +58,30 @@ fn debug_packages(packages: impl Iterator<Item = String>) -> String {
     names.join(" ")
 }
 
+/// Returns how a runtime writes the names of the code that it compiles, by the paths of the modules
+/// in the process.
+fn perf_map(modules: &[&str]) -> &'static str {
+    let has = |part: &str| {
+        modules.iter().any(|path| path.rsplit('/').next().unwrap_or(path).contains(part))
+    };
+    if has("libjvm") {
+        "run it with `java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
+         -XX:+DumpPerfMapAtExit`"
+    } else if has("node") {
+        "run it with `node --perf-basic-prof`"
+    } else if has("python") {
+        "run it with `python3 -X perf`"
+    } else {
+        "use an option or an agent of the runtime that writes /tmp/perf-PID.map"
+    }
+}
+
 /// Returns how to get names: the remedy for the module with most bytes, and packages for the
 /// others, too. `build_id` is the recorded one of the first module.
-fn help(unnamed: &[Unnamed], build_id: &[u8], recording: &Path) -> String {
+fn help(unnamed: &[Unnamed], build_id: &[u8], modules: &[&str], recording: &Path) -> String {
     let shown = recording.display();
     let Some(module) = unnamed.first().and_then(|first| first.module.as_deref()) else {
-        return "use `node --perf-basic-prof`, `python3 -X perf`, or an agent that writes \
-                /tmp/perf-PID.map"
-            .to_owned();
+        return perf_map(modules).to_owned();
     };
     if !Path::new(module).exists() {
         return format!(
@@ -102,9 +120,9 @@ mod tests {
         let path = std::env::current_exe().expect("a path");
         let module = Some(path.to_str().expect("UTF-8").to_owned());
         let unnamed = [Unnamed { module, bytes: 1 }];
-        let text = help(&unnamed, &[1, 2, 3], Path::new("a.heaptide"));
+        let text = help(&unnamed, &[1, 2, 3], &[], Path::new("a.heaptide"));
         assert!(text.starts_with("its file was replaced by another build"), "{text}");
-        assert!(help(&unnamed, &[], Path::new("a.heaptide")).starts_with("build it with -g"));
+        assert!(help(&unnamed, &[], &[], Path::new("a.heaptide")).starts_with("build it with -g"));
     }
 
     #[test]

@@ -46,7 +46,11 @@ pub const LOSSES: usize = 16;
 
 /// A short name and an explanation for each [`Loss`], in order of number.
 pub const LOSS_NAMES: [(&str, &str); 16] = [
-    ("no_lane", "events of threads without a slot, too many at once (not in the totals)"),
+    (
+        "no_lane",
+        "events of threads without a slot: too many threads at once, or no space in the profile (not \
+         in the totals)",
+    ),
     ("no_shadow", "allocations without shadow memory (not in the totals)"),
     ("no_site", "allocations recorded without their stack: no space for a site"),
     ("no_node", "stacks truncated: no space for a frame"),

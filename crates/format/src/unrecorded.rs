@@ -206,7 +206,11 @@ pub enum UnrecordedChild {
 
 /// A short name and an explanation for each [`UnrecordedChild`], in order of number.
 pub const UNRECORDED_CHILD_NAMES: [(&str, &str); 7] = [
-    ("child_no_profile", "child processes without permission or space for a profile"),
+    (
+        "child_no_profile",
+        "child processes that could not create a profile (no permission or space, or another root \
+         directory)",
+    ),
     (
         "child_static",
         "statically linked programs started by exec that could not be given the recorder",
@@ -215,5 +219,5 @@ pub const UNRECORDED_CHILD_NAMES: [(&str, &str); 7] = [
     ("child_architecture", "programs started by exec that are of another architecture"),
     ("child_library", "programs started by exec where the recorder's library cannot be read"),
     ("child_no_right", "programs started by exec that may not write to the recording"),
-    ("child_setuid", "set-user-id programs started by exec"),
+    ("child_setuid", "set-user-id or set-group-id programs started by exec"),
 ];

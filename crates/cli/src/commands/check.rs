@@ -27,8 +27,8 @@ use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target, values};
 use heaptide_render::shared::answer::Answer;
 use heaptide_render::shared::heading::{removed_images, sampling_says};
-use heaptide_render::shared::losses::lost_events;
-use heaptide_render::shared::quantity::{bytes, counted};
+use heaptide_render::shared::losses::{lost_events, uncounted_events};
+use heaptide_render::shared::quantity::{bytes, count, counted};
 use heaptide_render::text::missing;
 use nix::unistd::mkdtemp;
 
@@ -354,6 +354,9 @@ fn measure(
     if let Some(why) = process.completeness.unrecorded {
         return Err(Error::new(format!("{subject}: nothing was recorded: {why}")).into());
     }
+    if let Some(why) = too_many_lost(process) {
+        return Err(Error::new(format!("{subject}: cannot be checked: {why}")).into());
+    }
     let lost = if wants_lost(rules) { lost(source, process, options)? } else { None };
     let measured = Measured::new(process, suppressions);
     let measured = match &lost {
@@ -367,6 +370,26 @@ fn measure(
     let removed = removed.map(|says| format!("{says}: not checked"));
     let notes = of_kind.into_iter().chain(notes(process)).chain(removed).collect();
     Ok((Findings { answer, subject, all: Vec::new(), notes }, values))
+}
+
+/// Returns why a process cannot be checked, if many of its events are missing from the counters: a
+/// limit that it exceeds would pass.
+fn too_many_lost(process: &Process) -> Option<String> {
+    /// The most that may be missing: one event in this.
+    const PART: u64 = 1000;
+    let lost = uncounted_events(process);
+    let totals = &process.totals;
+    let counted = totals.allocations.saturating_add(totals.frees);
+    (lost > counted / PART).then(|| {
+        let of = count(counted.saturating_add(lost));
+        let space = process.completeness.losses.iter().any(|loss| loss.name == "no_space");
+        let why = if space {
+            "the profile could not grow; is the disk full?"
+        } else {
+            "see `heaptide info`"
+        };
+        format!("{} of {of} events are not recorded: {why}", count(lost))
+    })
 }
 
 fn wants_lost(rules: &[Rule]) -> bool {

@@ -346,3 +346,25 @@ fn the_example_of_continuous_integration() {
     let mut rows = comment.lines().filter(|line| line.starts_with("| `split` in `rows.c:"));
     assert!(rows.any(|row| row.ends_with("` | 0 | 200 | +200 |")), "{comment}");
 }
+
+/// Without space for a profile, no event is counted, and each limit was met.
+#[test]
+fn events_that_were_not_recorded_are_no_success() {
+    let trial = Trial::new("check-no-space");
+    let recording = trial.place.join("a.heaptide");
+    let limited = |words: &[&str]| {
+        let mut command = Command::new("prlimit");
+        command.args(["--fsize=10240", "--"]).arg(env!("CARGO_BIN_EXE_heaptide")).args(words);
+        command.arg("--").arg(&trial.program);
+        run(command.current_dir(&trial.place), &trial.place)
+    };
+    let checked = limited(&["check", "--max", "leaked=0"]);
+    assert_eq!(checked.status, 2, "{}{}", checked.stdout, checked.stderr);
+    assert!(checked.stderr.contains(" events are not recorded: the profile could not grow"));
+    assert!(!checked.stderr.contains("cannot find"), "{}", checked.stderr);
+    limited(&["run", "-q", "-o", recording.to_str().expect("a path")]);
+    let mut command = heaptide();
+    let leaks = run(command.arg("leaks").arg(&recording), &trial.place).stdout;
+    assert!(leaks.contains(": nothing of what was recorded\n"), "{leaks}");
+    assert!(leaks.contains(" not recorded: more blocks can be live"), "{leaks}");
+}

@@ -397,7 +397,7 @@ fn the_summary_is_not_broken() {
     let place = scratch("hostile-summary");
     let recording = recording(&place);
     let read = heaptide_analysis::model::Recording::open(&recording).expect("a recording");
-    let summary = heaptide_render::text::summary::summary(&read, None, &recording);
+    let summary = heaptide_render::text::summary::summary(&read, &Default::default(), &recording);
     assert!(summary.contains("INJECTED"), "{summary}");
     assert_none(vec![(summary.clone(), faults(&summary))]);
 }

@@ -12,6 +12,9 @@ const PROGRAMS: usize = 5;
 /// stacks.
 const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
 
+/// Losses of events that are missing from the counters.
+const UNCOUNTED: [&str; 2] = ["no_lane", "no_shadow"];
+
 /// Losses of events are significant if they exceed this fraction of the allocations, …
 const EVENTS_PART: u64 = 1000;
 /// … other losses, which truncate stacks or the trace, if they exceed this fraction.
@@ -35,6 +38,12 @@ pub(crate) fn is_significant(loss: &Loss, allocations: u64) -> bool {
 pub fn lost_events(process: &Process) -> u64 {
     let lost = process.completeness.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
     lost.map(|l| l.count).sum()
+}
+
+/// Returns the number of events that are missing from the counters.
+pub fn uncounted_events(process: &Process) -> u64 {
+    let lost = process.completeness.losses.iter().filter(|loss| UNCOUNTED.contains(&loss.name));
+    lost.map(|loss| loss.count).sum()
 }
 
 /// Describes which blocks a process freed without their allocation being known.

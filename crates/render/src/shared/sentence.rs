@@ -654,6 +654,13 @@ fn unexplained(process: &Process) -> Option<String> {
     let resident = memory.account.resident_bytes;
     let is_large =
         unknown >= UNEXPLAINED_MIN && is_at_least(unknown, resident, UNEXPLAINED_PERCENT);
-    is_large
-        .then(|| format!("{} of {} resident were not recorded.", bytes(unknown), bytes(resident)))
+    let (unknown, resident) = (bytes(unknown), bytes(resident));
+    is_large.then(|| {
+        if process.identity.forked {
+            return format!(
+                "{unknown} of {resident} resident are from before the fork or unknown."
+            );
+        }
+        format!("{unknown} of {resident} resident were not recorded.")
+    })
 }

@@ -96,7 +96,8 @@ fn image(out: &mut Screen, p: &Process) -> io::Result<()> {
         0 => "exact while recording was on".to_owned(),
         bound => format!("exact within {} ({})", bytes(bound), counted(bound, "byte")),
     };
-    row("peak", format!("{}, {bound}", counted(p.totals.peak_bytes, "byte")))?;
+    let of_heap = if p.completeness.leaves_mappings { " of the heap" } else { "" };
+    row("peak", format!("{}{of_heap}, {bound}", counted(p.totals.peak_bytes, "byte")))?;
     let threads: u64 = p.tables.lanes.iter().map(|lane| u64::from(lane.threads)).sum();
     row("threads", format!("{}, at most {} at a time", count(threads), p.tables.lanes_at_once))?;
     let (nodes, frames) = (p.tables.stacks.len().saturating_sub(1), p.tables.frames.len());

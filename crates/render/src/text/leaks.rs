@@ -16,6 +16,7 @@ use heaptide_analysis::views::suppressions::Suppressions;
 use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ending, live_name, removed_images};
+use crate::shared::losses::uncounted_events;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -197,7 +198,11 @@ fn page(
             format!("live when Python began to end, after {}, or {end}", duration(ns))
         }
     };
+    let lost = uncounted_events(process);
     match leaks.leaks.len() as u64 {
+        0 if lost > 0 => {
+            writeln!(out, "{live}: nothing of what was recorded{}", suppressed_too(leaks))?;
+        }
         0 => writeln!(out, "{live}: nothing{}", suppressed_too(leaks))?,
         n => {
             let [blocks, from] =
@@ -210,6 +215,13 @@ fn page(
             )?;
             out.write_all(no_stacks.as_bytes())?;
         }
+    }
+    if lost > 0 {
+        let events = counted(lost, "event");
+        writeln!(
+            out,
+            "{events} not recorded: more blocks can be live, or fewer (`heaptide info`)"
+        )?;
     }
     if let Some(why) = no_leak_yet(process).filter(|_| !view.lost && held_ns.is_none()) {
         writeln!(out, "{}", Style::Warning.of(why))?;

@@ -21,12 +21,28 @@ use crate::text::missing;
 /// than this fraction.
 const SPAN_PART: u64 = 20;
 
+/// What the summary needs of a recording in which no images are joined.
+#[derive(Debug, Default)]
+pub struct Separate {
+    /// How and when the started program ended, as a predicate.
+    pub ended: Option<String>,
+    /// Which other images were killed, and what the kernel killed.
+    pub killed: Option<String>,
+}
+
+impl Separate {
+    /// Reads a recording in which no images are joined.
+    pub fn of(recording: &Recording) -> Separate {
+        Separate { ended: recording.requested().map(ended), killed: killed(recording) }
+    }
+}
+
 /// Returns sentences about the memory of the subject, or if none was chosen of the started
 /// program, and lines: what was started and how it ended; what the subject allocated, its peak,
 /// what is live; and the next command. Further lines state the choice among several processes, and
-/// there are lines for mappings, for resident memory, for what was [`killed`], for a trace, and for
-/// each significant gap.
-pub fn summary(recording: &Recording, killed: Option<&str>, path: &Path) -> String {
+/// there are lines for mappings, for resident memory, for what was killed, for a trace, and for each
+/// significant gap.
+pub fn summary(recording: &Recording, separate: &Separate, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
     };
@@ -39,7 +55,7 @@ pub fn summary(recording: &Recording, killed: Option<&str>, path: &Path) -> Stri
         all => format!(", {} of them temporary", percent(t.temporary, all)),
     };
     let mut lines: Vec<String> = sentence.into_iter().collect();
-    lines.push(first(recording, requested.unwrap_or(process), subject.as_deref()));
+    lines.push(first(recording, requested.unwrap_or(process), subject.as_deref(), separate));
     lines.extend(subject.as_ref().map(|says| format!("  subject    {says}")));
     lines.extend([
         format!(
@@ -71,6 +87,7 @@ pub fn summary(recording: &Recording, killed: Option<&str>, path: &Path) -> Stri
         let command = command_line(largest, 40);
         lines.push(format!("  largest    {peak} by {command}; `--process {pid}` selects it"));
     }
+    let killed = separate.killed.as_ref();
     lines.extend(killed.map(|says| format!("  killed     {says}")));
     lines.extend(sampling_says(process).map(|says| format!("  sampled    {says}")));
     lines.extend(trace_says(process).map(|says| format!("  trace      {says}")));
@@ -105,7 +122,12 @@ fn python_says(recording: &Recording) -> Option<&'static str> {
 
 /// Returns the command, how it ended, and which other processes there are. A program that starts
 /// others can end, or become another one by exec, long before they end.
-fn first(recording: &Recording, process: &Process, subject: Option<&str>) -> String {
+fn first(
+    recording: &Recording,
+    process: &Process,
+    subject: Option<&str>,
+    separate: &Separate,
+) -> String {
     let others = match recording.processes.len() - 1 {
         _ if subject.is_some() => String::new(),
         0 => String::new(),
@@ -114,16 +136,19 @@ fn first(recording: &Recording, process: &Process, subject: Option<&str>) -> Str
     };
     let (span_ns, own_ns) = (recording.span_ns(), process.lifetime.duration_ns);
     let is_longer = span_ns - span_ns / SPAN_PART > own_ns;
+    // Of joined images, the command is the first.
+    let of_command = separate.ended.clone().filter(|_| process.identity.images > 1);
     let is_running = |process: &&Process| process.lifetime.end == End::Running;
     let running = recording.processes.iter().filter(is_running).count() as u64;
     let span = match (running, is_longer) {
         (0, true) => format!(", {} for all", duration(span_ns)),
-        (1.., _) if process.lifetime.end != End::Running => {
+        (1.., _) if process.lifetime.end != End::Running || of_command.is_some() => {
             format!("; {} still running", counted(running, "process image"))
         }
         _ => String::new(),
     };
-    format!("{} {}{span}{others}", command_line(process, 60), ended(process))
+    let ended = of_command.unwrap_or_else(|| ended(process));
+    format!("{} {ended}{span}{others}", command_line(process, 60))
 }
 
 const SIGKILL: i32 = 9;
@@ -133,7 +158,7 @@ const KILLED: usize = 2;
 /// Returns which images other than the started one were killed, those with most live bytes first,
 /// and whether the kernel killed processes because memory ran out. In the recording no images are
 /// joined.
-pub fn killed(recording: &Recording) -> Option<String> {
+fn killed(recording: &Recording) -> Option<String> {
     let started = recording.requested();
     let is_killed = |process: &&Process| {
         let is_started = started.is_some_and(|started| std::ptr::eq(*process, started));

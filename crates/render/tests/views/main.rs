@@ -24,7 +24,7 @@ use heaptide_render::shared::answer::Answer;
 use heaptide_render::shared::views::{BranchOrder, Idle};
 use heaptide_render::text::report::Shown;
 use heaptide_render::text::screen::{Layout, Screen};
-use heaptide_render::text::summary::{killed, summary};
+use heaptide_render::text::summary::{Separate, summary};
 use heaptide_render::text::{self, info, scope_tree, table, tree};
 use serde_json::Value;
 
@@ -161,7 +161,7 @@ fn what_a_program_said_is_on_its_page() {
     expect("named_info.txt", &shown(|out| info::write(out, &all)));
     let without_stacks = recording(vec![with(annotated(), |p| p.mode = Mode::Scopes)]);
     expect("scopes_page.txt", &shown(|out| text::report::write(out, &without_stacks, &PAGE)));
-    let five = summary(&without_stacks, None, Path::new("app.heaptide"));
+    let five = summary(&without_stacks, &Separate::default(), Path::new("app.heaptide"));
     assert!(five.contains("Scope `load > step=2` holds 3.91 MiB, 84.0% of peak usage"), "{five}");
     let table = table::Table { by: GroupBy::Function, sort: None, top: None };
     let found = shown(|out| table::write(out, &without_stacks.processes[0], &table, None));
@@ -309,7 +309,7 @@ fn description() {
 #[test]
 fn a_summary_is_a_sentence_and_five_lines() {
     let path = Path::new("my recording.heaptide");
-    let page = summary(&recording(vec![small(), process()]), None, path);
+    let page = summary(&recording(vec![small(), process()]), &Separate::default(), path);
     assert_eq!(page.lines().count(), 6);
     assert!(page.lines().all(|line| line.starts_with("heaptide: ")), "{page}");
     expect("summary.txt", &page);
@@ -325,7 +325,7 @@ fn a_summary_and_a_report_name_the_subject() {
     });
     let mut both = recording(vec![sh.clone(), process()]);
     both.choose_subject();
-    let page = summary(&both, None, Path::new("a.heaptide"));
+    let page = summary(&both, &Separate::default(), Path::new("a.heaptide"));
     let lines: Vec<&str> = page.lines().collect();
     let subject = "app --input 'a file.txt' (pid 4242), >99.9% of memory over time; sh held 24 B";
     let holder = "heaptide: `Tree::build(int)` (tree.cc:12) holds 3.91 MiB of `std::vector<int>`, \
@@ -355,7 +355,7 @@ fn a_summary_and_a_report_name_the_subject() {
     let mut workers = recording(vec![sh, worker(7), worker(8), worker(9)]);
     workers.choose_subject();
     workers.join_subject();
-    let page = summary(&workers, None, Path::new("a.heaptide"));
+    let page = summary(&workers, &Separate::default(), Path::new("a.heaptide"));
     let subject = "3 images of app, peaks 4.66 MiB to 4.66 MiB, median 4.66 MiB, >99.9% of memory \
                    over time; sh held 24 B";
     assert!(page.contains(subject), "{page}");
@@ -377,34 +377,37 @@ fn a_summary_names_what_was_killed() {
     let ends = [End::Signaled(9), End::Signaled(24), End::Exited(0), End::Signaled(15)];
     let mut workers =
         recording(ends.into_iter().zip(7..).map(|(end, pid)| worker(pid, end)).collect());
-    let killed = killed(&workers).expect("two");
+    let killed = Separate::of(&workers).killed.expect("two");
     let parts: Vec<&str> = killed.split("; ").collect();
     assert_eq!(parts.len(), 2, "{killed}");
     assert!(parts[0].contains("(pid 7), killed by signal 9 (SIGKILL) after "), "{killed}");
     assert!(parts[1].contains("(pid 8), killed by signal 24 (SIGXCPU) after "), "{killed}");
     workers.out_of_memory = Some(OutOfMemory { processes: 2, in_group: true });
-    let with_kernel = heaptide_render::text::summary::killed(&workers).expect("three");
+    let with_kernel = Separate::of(&workers).killed.expect("three");
     let kernel = "; the kernel killed 2 processes of this control group because memory ran out";
     assert_eq!(with_kernel, killed.clone() + kernel);
     workers.choose_subject();
     workers.join_subject();
-    let page = summary(&workers, Some(&killed), Path::new("a.heaptide"));
+    let separate = Separate { ended: None, killed: Some(killed.clone()) };
+    let page = summary(&workers, &separate, Path::new("a.heaptide"));
     assert!(page.contains(&format!("\nheaptide:   killed     {killed}\n")), "{page}");
     assert!(page.contains(" ends differ or were not seen after "), "{page}");
     // Workers that their parent kills, before it exits.
     let mut started = worker(7, End::Exited(0));
     started.identity.is_requested = true;
     let mut workers = recording(vec![started, worker(8, End::Signaled(15))]);
+    let separate = Separate::of(&workers);
     workers.choose_subject();
     workers.join_subject();
-    let page = summary(&workers, None, Path::new("a.heaptide"));
-    assert!(page.contains(" ends differ or were not seen after "), "{page}");
+    let page = summary(&workers, &separate, Path::new("a.heaptide"));
+    assert!(page.contains(" exited with status 0 after "), "{page}");
+    assert!(!page.contains(" ends differ"), "{page}");
 }
 
 #[test]
 fn a_summary_says_what_is_missing() {
     let missing = |recording: &Recording| {
-        let page = summary(recording, None, Path::new("a.heaptide"));
+        let page = summary(recording, &Separate::default(), Path::new("a.heaptide"));
         let lines = page.lines().filter_map(|line| line.strip_prefix("heaptide:   missing    "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -437,16 +440,20 @@ fn a_summary_says_what_is_missing() {
 fn a_summary_of_nothing_says_why() {
     let path = Path::new("a.heaptide");
     let unrecorded = "the program is static".to_owned();
-    let nothing = summary(&Recording { unrecorded, ..recording(Vec::new()) }, None, path);
+    let nothing =
+        summary(&Recording { unrecorded, ..recording(Vec::new()) }, &Separate::default(), path);
     assert_eq!(nothing, "heaptide: a.heaptide: nothing was recorded: the program is static\n");
-    assert!(summary(&recording(Vec::new()), None, path).contains("the recorder was not loaded"));
+    assert!(
+        summary(&recording(Vec::new()), &Separate::default(), path)
+            .contains("the recorder was not loaded")
+    );
 }
 
 #[test]
 fn an_end_that_is_not_known_is_when_it_was_last_seen() {
     let mut process = process();
     process.lifetime.duration_is_known = false;
-    let page = summary(&recording(vec![process]), None, Path::new("a.heaptide"));
+    let page = summary(&recording(vec![process]), &Separate::default(), Path::new("a.heaptide"));
     assert!(page.contains(", last seen after 2.50 s\n"), "{page}");
 }
 
