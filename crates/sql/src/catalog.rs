@@ -73,7 +73,7 @@ impl fmt::Display for Damage {
 /// The files of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
-    /// In the order of their paths, with numbers in numeric order.
+    /// By run and rank, with numbers in numeric order.
     pub files: Vec<DataFile>,
     pub damages: Vec<Damage>,
 }
@@ -286,7 +286,7 @@ impl Snapshot {
             }
         }
         listing.damages.extend(self.missing(table, filter)?);
-        listing.files.sort_by(|a, b| layout::in_order(&a.path, &b.path));
+        listing.files.sort_by(|a, b| layout::by_rank((&a.place, &a.path), (&b.place, &b.path)));
         Ok(listing)
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::metadata::KeyValue;
@@ -25,6 +25,7 @@ use heaptide_command::outcome::Outcome;
 use heaptide_command::output::check_path;
 use heaptide_query::tables::Source;
 
+use crate::blocks::{Blocks, is_sorted};
 use crate::columns::{self, RUN};
 use crate::dataset_file::{self, Purpose, lock};
 use crate::file_list::FileList;
@@ -56,15 +57,18 @@ pub fn compact(options: &CompactOptions) -> Outcome {
     let session = Session::from_dataset(&Dataset::local(dataset))?;
     session.check_files()?;
     while session.ask("SET datafusion.execution.target_partitions = 1")?.next()?.is_some() {}
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let has = |source: &&Source| layout::table(dataset, source).is_some();
+    let sorted = Source::all().iter().filter(has).filter(|source| is_sorted(source)).count();
     let next = AtomicUsize::new(0);
     let work = || {
         let mut is_replaced = false;
         while let Some(source) = Source::all().get(next.fetch_add(1, Ordering::Relaxed)) {
-            is_replaced |= compact_table(&session, dataset, source, &compaction)?;
+            let blocks = Blocks::of_table(source, sorted.min(threads));
+            is_replaced |= compact_table(&session, dataset, source, &compaction, blocks)?;
         }
         Ok(is_replaced)
     };
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let done: Result<Vec<bool>, Error> = together(threads, work).into_iter().collect();
     // A command that was killed may have replaced tables without writing the manifest.
     if done?.contains(&true) || !indexing::is_current(dataset)? {
@@ -79,13 +83,14 @@ fn compact_table(
     dataset: &Path,
     source: &'static Source,
     compaction: &str,
+    blocks: Option<Blocks>,
 ) -> Result<bool, Error> {
     let table = dataset.join(source.name);
     let failed = |error| Error::file(&table, "compact it", error);
     if !table.is_dir() || is_compact(&table).map_err(failed)? {
         return Ok(false);
     }
-    write(session, dataset, source, compaction).inspect_err(|_| {
+    write(session, dataset, source, compaction, blocks).inspect_err(|_| {
         // else the next one does it
         let _ = fs::remove_dir_all(layout::new(dataset, source));
     })?;
@@ -118,26 +123,37 @@ fn is_compact(table: &Path) -> io::Result<bool> {
     Ok(found.directories.is_empty() && few)
 }
 
-/// Writes all records of a table, in the order of their files, to a new directory: ranks are in
-/// numeric order, so that a row group has the records of few of them.
+/// Writes all records of a table, in the order of runs and ranks, to a new directory; those of a
+/// block are sorted.
 fn write(
     session: &Session,
     dataset: &Path,
     source: &'static Source,
     compaction: &str,
+    blocks: Option<Blocks>,
 ) -> Result<(), Error> {
     let table = dataset.join(source.name);
     let failed = |error| Error::file(&table, "read it", error);
     let runs = runs(&table).map_err(failed)?;
-    let mut answer = session.ask(&format!("SELECT * FROM \"{}\"", source.name))?;
+    let mut answer = session.read_in_order(source)?;
     let directory = layout::new(dataset, source);
     fs::create_dir(&directory).map_err(|error| Error::file(&directory, "write it", error))?;
     // Queries that read files of an earlier compaction must not find others under their names.
     let first = table.join(Files::name(0, ""));
     let version = if first.exists() { format!("-{compaction}") } else { String::new() };
     let mut files = Files::new(directory.clone(), source, version);
-    while let Some(batch) = answer.next()? {
-        files.write(&batch)?;
+    match blocks {
+        Some(mut blocks) => {
+            while let Some(batch) = answer.next()? {
+                files.write_in(&mut blocks, batch)?;
+            }
+            files.write_block(&mut blocks)?;
+        }
+        None => {
+            while let Some(batch) = answer.next()? {
+                files.write(&batch)?;
+            }
+        }
     }
     files.close()?;
     let mut list = FileList { id: compaction.to_owned(), runs, ..FileList::default() };
@@ -191,12 +207,38 @@ impl Files {
         format!("part-{number:05}{version}{}", layout::SUFFIX)
     }
 
+    /// Adds records to a block, and writes the block each time it is full.
+    fn write_in(&mut self, blocks: &mut Blocks, batch: RecordBatch) -> Result<(), Error> {
+        let mut rest = Some(batch);
+        while let Some(batch) = rest {
+            rest = blocks.add(&batch).map_err(|error| self.failed(&error))?;
+            if rest.is_some() {
+                self.write_block(blocks)?;
+            }
+            rest = rest.filter(|rest| rest.num_rows() > 0);
+        }
+        Ok(())
+    }
+
+    /// Writes the records of a block to row groups of their own.
+    fn write_block(&mut self, blocks: &mut Blocks) -> Result<(), Error> {
+        let sorted = blocks.sorted().map_err(|error| self.failed(&error))?;
+        for batch in sorted {
+            self.write(&batch.map_err(|error| self.failed(&error))?)?;
+        }
+        let flushed = self.writer.as_mut().map_or(Ok(()), ArrowWriter::flush);
+        flushed.map_err(|error| self.failed(&error))
+    }
+
     fn write(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let batch = parquet::plained(batch).map_err(|error| self.failed(&error))?;
         if let Some(runs) = batch.column_by_name(RUN) {
             let runs = runs.as_string::<i32>();
-            let is_new = |at: &usize| *at == 0 || runs.value(*at) != runs.value(*at - 1);
-            self.runs.extend((0..runs.len()).filter(is_new).map(|at| runs.value(at).to_owned()));
+            for run in runs.iter().flatten() {
+                if !self.runs.contains(run) {
+                    self.runs.insert(run.to_owned());
+                }
+            }
         }
         let mut writer = self.open()?;
         writer.write(&batch).map_err(|error| self.failed(&error))?;
@@ -213,7 +255,7 @@ impl Files {
         let path = self.directory.join(Files::name(self.count, &self.version));
         self.count += 1;
         let file = File::create(&path).map_err(|error| Error::file(&path, "write it", error))?;
-        let properties = Some(parquet::properties());
+        let properties = Some(parquet::compacted_properties(&self.schema));
         let writer = ArrowWriter::try_new(file, self.schema.clone(), properties);
         writer.map_err(|error| self.failed(&error))
     }

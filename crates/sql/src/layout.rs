@@ -174,6 +174,14 @@ pub fn in_order(a: &Path, b: &Path) -> Ordering {
     }
 }
 
+/// Compares files of a table by run, then by rank, so that those of close ranks are close to each
+/// other on any number of hosts, then by path. Compacted files are first.
+pub fn by_rank(a: (&Place, &Path), b: (&Place, &Path)) -> Ordering {
+    in_order(Path::new(&a.0.run), Path::new(&b.0.run))
+        .then(a.0.rank.cmp(&b.0.rank))
+        .then_with(|| in_order(a.1, b.1))
+}
+
 /// Returns a component of a path: `key=value`.
 pub fn part(key: &str, value: &str) -> String {
     let value = if value.is_empty() { NO_NAME } else { value };
@@ -283,6 +291,24 @@ mod tests {
         assert_eq!(path, Path::new(text).join("image-0.parquet"));
         assert_eq!(Place::of_path(path.to_str().expect("UTF-8")), place);
         assert_eq!(unescaped("%zz%4"), "%zz%4");
+    }
+
+    #[test]
+    fn files_are_in_the_order_of_ranks_on_all_hosts() {
+        let sorted = [
+            "part-00000.parquet",
+            "part-00001.parquet",
+            "run=r9/host=b/rank=-1/pid=1/image-0.parquet",
+            "run=r9/host=a/rank=1/pid=1/image-0.parquet",
+            "run=r9/host=b/rank=2/pid=9/image-0.parquet",
+            "run=r9/host=b/rank=2/pid=10/image-0.parquet",
+            "run=r9/host=a/rank=10/pid=1/image-0.parquet",
+            "run=r10/host=a/rank=0/pid=1/image-0.parquet",
+        ];
+        let mut all = sorted.map(|path| (Place::of_path(path), Path::new(path)));
+        all.reverse();
+        all.sort_by(|a, b| by_rank((&a.0, a.1), (&b.0, b.1)));
+        assert_eq!(all.map(|(_, path)| path.to_str().expect("UTF-8")), sorted);
     }
 
     #[test]

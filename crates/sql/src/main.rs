@@ -6,6 +6,7 @@
 
 mod answer;
 mod arrays;
+mod blocks;
 mod calql;
 mod catalog;
 #[cfg(feature = "cluster")]

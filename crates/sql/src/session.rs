@@ -9,6 +9,7 @@ use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 use heaptide_command::dataset::ReadingOptions;
 use heaptide_command::error::Error;
@@ -222,6 +223,24 @@ impl Session {
             }
         };
         Ok(Answer { session: self, sql: sql.to_owned(), stream, retries })
+    }
+
+    /// Starts to read all rows of a table, in the order of its files, compacted ones first.
+    ///
+    /// Errors: the files cannot be read.
+    pub fn read_in_order(&self, source: &Source) -> Result<Answer<'_>, Error> {
+        let sql = format!("SELECT * FROM \"{}\"", source.name);
+        self.prepare(&sql)?;
+        let stream = self.runtime.block_on(async {
+            let frame = self.context.sql(&sql).await?;
+            let schema = Arc::clone(frame.schema().inner());
+            // Compacted and other files are parts of a union, which would run at the same time.
+            let parts = frame.execute_stream_partitioned().await?;
+            let rows = futures::StreamExt::flatten(futures::stream::iter(parts));
+            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)) as SendableRecordBatchStream)
+        });
+        let stream = stream.map_err(|error| self.failure(&sql, &error))?;
+        Ok(Answer { session: self, sql, stream, retries: 0 })
     }
 
     /// Checks that a statement names no file. Scheduler and executors refuse to read such files,

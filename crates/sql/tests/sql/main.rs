@@ -3,6 +3,7 @@
 mod answers;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod compacted;
 mod damaged;
 mod datasets;
 mod exports;
