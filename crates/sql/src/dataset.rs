@@ -34,6 +34,7 @@ use crate::layout::{IN_PATHS, Known, Place};
 use crate::manifest::Manifest;
 use crate::manifest_rows::range;
 use crate::pruning::{PlaceFilter, is_about_paths};
+use crate::stack_pruning::{Scanned, StackFilter, is_about_stacks};
 
 /// Up to this many files are read without their ranges in the manifest.
 const FILES_WITHOUT_RANGES: usize = 4;
@@ -204,6 +205,16 @@ impl DatasetTable {
 }
 
 impl DatasetTable {
+    /// Returns whether this process has listed the files. Those that a client has listed are opened
+    /// only by executors, which check that they may.
+    fn has_catalog(&self) -> bool {
+        match &self.files {
+            Files::Catalog(_) => true,
+            #[cfg(feature = "cluster")]
+            Files::Client(..) => false,
+        }
+    }
+
     /// Returns the manifest that the files were listed with.
     fn manifest(&self) -> Option<Arc<Manifest>> {
         match &self.files {
@@ -249,10 +260,11 @@ impl std::fmt::Display for Counted {
 
 /// Returns a file for the engine, with the values in its path and the ranges of others.
 fn partitioned(
-    file: &DataFile,
+    scanned: &Scanned<'_>,
     table: &TableSchema,
     ranges: Option<ArrayRef>,
 ) -> Result<PartitionedFile, DataFusionError> {
+    let file = scanned.file;
     let absolute = std::path::absolute(&file.path)?;
     let location = ObjectPath::from_absolute_path(absolute)
         .map_err(|error| DataFusionError::External(Box::new(error)))?;
@@ -268,15 +280,22 @@ fn partitioned(
         partitioned.partition_values = partition_values(&file.place);
     }
     if !file.place.is_in_file() || ranges.is_some() {
-        partitioned.statistics = Some(Arc::new(statistics_of(file, table, ranges)));
+        partitioned.statistics = Some(Arc::new(statistics_of(scanned, table, ranges)));
+    }
+    if let Some(groups) = &scanned.groups {
+        partitioned = partitioned.with_extension(groups.clone());
     }
     Ok(partitioned)
 }
 
 /// Returns what is known about the rows of a file, for the engine, which then skips files that a
 /// condition or a join does not need: the values of columns in paths, and the ranges of others.
-fn statistics_of(file: &DataFile, table: &TableSchema, ranges: Option<ArrayRef>) -> Statistics {
-    let rows = rows_of(&[file]);
+fn statistics_of(
+    scanned: &Scanned<'_>,
+    table: &TableSchema,
+    ranges: Option<ArrayRef>,
+) -> Statistics {
+    let (file, rows) = (scanned.file, rows_of(&[scanned]));
     let mut known = Statistics { num_rows: rows, ..Statistics::new_unknown(table.table_schema()) };
     let first = table.file_schema().fields().len();
     if let Some(ranges) = &ranges {
@@ -305,8 +324,9 @@ fn statistics_of(file: &DataFile, table: &TableSchema, ranges: Option<ArrayRef>)
 }
 
 /// Returns the number of rows of files, if it is known of each of them.
-fn rows_of(files: &[&DataFile]) -> Precision<usize> {
-    let rows: Option<u64> = files.iter().map(|file| file.rows).sum();
+fn rows_of(files: &[&Scanned<'_>]) -> Precision<usize> {
+    let rows = files.iter().map(|of| if of.groups.is_none() { of.file.rows } else { None });
+    let rows: Option<u64> = rows.sum();
     rows.and_then(|rows| rows.try_into().ok()).map_or(Precision::Absent, Precision::Exact)
 }
 
@@ -321,7 +341,7 @@ impl DatasetTable {
     fn scan_files(
         &self,
         state: &dyn Session,
-        files: &[&DataFile],
+        files: &[&Scanned<'_>],
         in_paths: &[&str],
         projection: &[usize],
         limit: Option<usize>,
@@ -343,10 +363,10 @@ impl DatasetTable {
         // Few files are opened as fast as their ranges are read.
         let is_worth_it = files.len() > FILES_WITHOUT_RANGES && !projection.is_empty();
         let manifest = if is_worth_it { self.manifest() } else { None };
-        let files = files.iter().map(|file| {
-            let row = manifest.as_ref().zip(file.row);
+        let files = files.iter().map(|of| {
+            let row = manifest.as_ref().zip(of.file.row);
             let ranges = row.and_then(|(manifest, row)| manifest.ranges(self.source, row));
-            partitioned(file, &scanned, ranges)
+            partitioned(of, &scanned, ranges)
         });
         let files = files.collect::<Result<Vec<_>, _>>()?;
         let most = files.len().div_ceil(state.config().target_partitions());
@@ -377,8 +397,9 @@ impl TableProvider for DatasetTable {
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>, DataFusionError> {
         let support = |filter: &&Expr| {
-            if is_about_paths(filter) {
-                TableProviderFilterPushDown::Inexact // compacted files have rows of all places
+            // Compacted files have rows of all places, and row groups other stacks.
+            if is_about_paths(filter) || self.has_catalog() && is_about_stacks(filter) {
+                TableProviderFilterPushDown::Inexact
             } else {
                 TableProviderFilterPushDown::Unsupported
             }
@@ -399,9 +420,14 @@ impl TableProvider for DatasetTable {
         };
         let mut scans = Vec::new();
         let files = self.checked(&PlaceFilter::new(state, filters))?;
+        let searched = self.has_catalog().then(|| StackFilter::new(filters)).flatten();
+        let files = match searched {
+            Some(filter) => Scanned::of_stacks(&files, &filter)?,
+            None => files.iter().map(Scanned::whole).collect(),
+        };
         for (is_compacted, in_paths) in [(true, &[][..]), (false, &IN_PATHS[..])] {
-            let files = files.iter().filter(|file| file.place.is_in_file() == is_compacted);
-            let files: Vec<&DataFile> = files.collect();
+            let files = files.iter().filter(|of| of.file.place.is_in_file() == is_compacted);
+            let files: Vec<&Scanned<'_>> = files.collect();
             if !files.is_empty() {
                 scans.push(self.scan_files(state, &files, in_paths, &projection, limit)?);
             }

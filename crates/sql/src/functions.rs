@@ -10,6 +10,7 @@ use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::DataFusionError;
 use datafusion::common::cast::{as_list_array, as_struct_array};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::prelude::Expr;
 use heaptide_render::shared::quantity;
 use regex::Regex;
 use rustc_hash::FxHashMap;
@@ -27,10 +28,13 @@ pub struct Function {
     body: fn(&[ArrayRef]) -> Result<ArrayRef, DataFusionError>,
 }
 
+/// The function that searches a stack.
+const STACK_CONTAINS: &str = "stack_contains(stack, regex)";
+
 /// All functions.
 pub const FUNCTIONS: [Function; 6] = [
     Function {
-        call: "stack_contains(stack, regex)",
+        call: STACK_CONTAINS,
         says: "true if a function of the stack matches",
         arguments: || vec![list(TEXT), TEXT],
         result: DataType::Boolean,
@@ -123,6 +127,23 @@ fn stack_contains(arguments: &[ArrayRef]) -> Result<ArrayRef, DataFusionError> {
         found.push(Some(matches));
     }
     Ok(Arc::new(BooleanArray::from(found)))
+}
+
+/// Returns the column and the regex of a condition that is a call of `stack_contains` for a column,
+/// with a constant.
+pub fn stack_condition(condition: &Expr) -> Option<(&str, Regex)> {
+    let Expr::ScalarFunction(call) = condition else {
+        return None;
+    };
+    match &*call.args {
+        [Expr::Column(column), Expr::Literal(pattern, _)]
+            if STACK_CONTAINS.split('(').next() == Some(call.name()) =>
+        {
+            // An invalid regex is reported when the condition is evaluated.
+            Some((column.name(), Regex::new(pattern.try_as_str()??).ok()?))
+        }
+        _ => None,
+    }
 }
 
 fn regex(pattern: &str) -> Result<Regex, DataFusionError> {

@@ -35,6 +35,7 @@ mod recordings;
 mod session;
 mod shown;
 mod sql_command;
+mod stack_pruning;
 mod staging;
 mod statements;
 

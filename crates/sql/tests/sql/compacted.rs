@@ -1,5 +1,5 @@
 //! Compacted datasets: they have the rows of their files, and a query reads only row groups with
-//! its rank, owner or label.
+//! its rank, owner, label or function.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ fn groups(dataset: &Path, condition: &str) -> [usize; 3] {
 }
 
 #[test]
-fn queries_read_only_row_groups_of_their_rank_owner_or_label() {
+fn queries_read_only_row_groups_of_their_rank_owner_label_or_function() {
     let place = scratch("row groups");
     let dataset = known(&place);
     let check = |condition: &str, expected: [usize; 3], rows: usize| {
@@ -103,6 +103,7 @@ fn queries_read_only_row_groups_of_their_rank_owner_or_label() {
         assert_eq!(ask(&dataset, &sql), format!("n\n{rows}\n"), "{condition}");
     };
     check("live_bytes >= 0", [RANKS; 3], RANKS * ROWS);
+    check("stack_contains(stack, '^o10$')", [RANKS; 3], RANKS * 1024);
     compact(&dataset);
     // Ranks 0 to 7 have four row groups, with 16 owners each; ranks 8 to 11 have two.
     check("live_bytes >= 0", [6; 3], RANKS * ROWS);
@@ -115,4 +116,16 @@ fn queries_read_only_row_groups_of_their_rank_owner_or_label() {
     check("owner = 'o105'", [6, 2, 0], 0);
     // `l3` is between `l10` and `l9`.
     check("label = 'l3'", [6, 6, 4], ROWS);
+    check("stack_contains(stack, '^o(10|11)$')", [2, 2, 2], 2 * RANKS * 1024);
+    check("stack_contains(stack, 'o1.') AND owner <> 'o10'", [2, 2, 2], 9 * RANKS * 1024);
+    check("stack_contains(stack, '3$') AND stack_contains(stack, '^o7')", [2; 3], RANKS * 1024);
+    check("stack_contains(stack, 'main')", [6; 3], RANKS * ROWS);
+    // Other expressions are evaluated for each row.
+    check("NOT stack_contains(stack, 'o1.')", [6; 3], 54 * RANKS * 1024);
+    check("stack_contains(stack, 'o1.') OR rank = 8", [6; 3], (10 * 11 + 64) * 1024);
+    check("stack_contains(stack, 'o1.') IS NOT NULL", [6; 3], RANKS * ROWS);
+    check("stack_contains(stack, owner)", [6; 3], RANKS * ROWS);
+    // A function that no file has: nothing is read.
+    check("stack_contains(stack, 'nothing')", [0; 3], 0);
+    check("stack_contains(path, 'main')", [0; 3], 0);
 }
