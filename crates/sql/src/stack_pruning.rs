@@ -128,8 +128,8 @@ fn can_match(
     false
 }
 
-/// Returns whether all texts of a column in a row group are in its dictionary. If they are too many,
-/// the writer writes the last ones directly.
+/// Returns whether all texts of a column in a row group are in its dictionary. If they are too
+/// many, the writer writes the last ones directly.
 fn is_all_in_dictionary(column: &ColumnChunkMetaData) -> bool {
     let encodings = column.page_encoding_stats_mask();
     column.dictionary_page_offset().is_some()
