@@ -1,5 +1,5 @@
-/* An allocator for a static program, with the names of the C library's: `-include` this file. The
-   program then contains no code of the C library's allocator. It has one thread. */
+//! An allocator for a static program, with the names of the C library's: `-include` this file. The
+//! program then contains no code of the C library's allocator. It has one thread.
 #ifndef OWN_ALLOCATOR_H
 #define OWN_ALLOCATOR_H
 #include <errno.h>

@@ -62,8 +62,8 @@ pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// Returns flags for a static program, linked in one way, without symbols, and without the allocator
-/// of a C library.
+/// Returns flags for a static program, linked in one way, without symbols, and without the
+/// allocator of a C library.
 pub fn unknown_allocator(linked: &str) -> [String; 4] {
     let allocator = programs().join("own_allocator.h").display().to_string();
     [linked.to_owned(), "-s".to_owned(), "-include".to_owned(), allocator]

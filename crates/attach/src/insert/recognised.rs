@@ -428,8 +428,8 @@ mod tests {
         }
     }
 
-    /// The bytes of a part of a program, and its calls: the offset of the field, and the index of the
-    /// part that is called.
+    /// The bytes of a part of a program, and its calls: the offset of the field, and the index of
+    /// the part that is called.
     type Part<'a> = (&'a [u8], &'a [(usize, usize)]);
 
     /// Returns code in which these parts are at multiples of 64 bytes.

@@ -40,8 +40,8 @@ impl Separate {
 /// Returns sentences about the memory of the subject, or if none was chosen of the started
 /// program, and lines: what was started and how it ended; what the subject allocated, its peak,
 /// what is live; and the next command. Further lines state the choice among several processes, and
-/// there are lines for mappings, for resident memory, for what was killed, for a trace, and for each
-/// significant gap.
+/// there are lines for mappings, for resident memory, for what was killed, for a trace, and for
+/// each significant gap.
 pub fn summary(recording: &Recording, separate: &Separate, path: &Path) -> String {
     let Some(largest) = recording.processes.iter().max_by_key(|p| p.totals.peak_bytes) else {
         return nothing(recording, path);
