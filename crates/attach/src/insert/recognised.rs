@@ -128,11 +128,12 @@ impl StaticLibrary {
                 }
                 for &(index, offset) in anchors.get(window).into_iter().flatten() {
                     let section = &self.sections[index];
-                    if let Some(start) = at.checked_sub(offset)
-                        && (part.address + start as u64).is_multiple_of(section.alignment)
+                    let Some(start) = at.checked_sub(offset) else { continue };
+                    let address = part.address.wrapping_add(start as u64);
+                    if address.is_multiple_of(section.alignment)
                         && section.is_at(&part.bytes[start..])
                     {
-                        places.entry(index).or_default().push(part.address + start as u64);
+                        places.entry(index).or_default().push(address);
                     }
                 }
             }
@@ -256,10 +257,10 @@ impl Section {
         let mut counts = (0, 0);
         for reference in &self.references {
             let Some(&(_, target)) = known.get(&*reference.name) else { continue };
-            let field = code.get(reference.offset..reference.offset + 4);
-            let Some(field) = field.and_then(|field| field.try_into().ok()) else { continue };
-            let distance = i64::from(i32::from_le_bytes(field)) - reference.addend;
-            let place = address + reference.offset as u64;
+            let field = code.get(reference.offset..).and_then(|rest| rest.first_chunk());
+            let Some(field) = field else { continue };
+            let distance = i64::from(i32::from_le_bytes(*field)).wrapping_sub(reference.addend);
+            let place = address.wrapping_add(reference.offset as u64);
             let count = if place.wrapping_add_signed(distance) == target {
                 &mut counts.0
             } else {
@@ -303,7 +304,7 @@ impl<'a> Search<'a> {
             if kind != elf::STT_FUNC || binding == elf::STB_LOCAL {
                 continue;
             }
-            let new = (binding == elf::STB_WEAK, address + function.offset);
+            let new = (binding == elf::STB_WEAK, address.wrapping_add(function.offset));
             let known = self.known.entry(&function.name).or_insert(new);
             // A linker ignores weak ones if there is another.
             *known = (*known).min(new);
@@ -355,7 +356,7 @@ impl<'a> Search<'a> {
         let mut places: HashMap<usize, Vec<u64>> = HashMap::new();
         for part in self.code {
             for (at, byte) in part.bytes.iter().enumerate() {
-                let address = part.address + at as u64;
+                let address = part.address.wrapping_add(at as u64);
                 for &index in by_start.get(byte).into_iter().flatten() {
                     let section = &self.sections[index];
                     let code = &part.bytes[at..];
@@ -371,7 +372,9 @@ impl<'a> Search<'a> {
         let taken: Vec<Range<u64>> = self
             .found
             .iter()
-            .map(|(&index, &address)| address..address + self.sections[index].bytes.len() as u64)
+            .map(|(&index, &address)| {
+                address..address.wrapping_add(self.sections[index].bytes.len() as u64)
+            })
             .collect();
         let mut of_places: HashMap<Vec<u64>, Vec<usize>> = HashMap::new();
         for (index, mut addresses) in places {
@@ -393,7 +396,7 @@ impl<'a> Search<'a> {
             self.sections[index].functions.iter().map(move |function| Symbol {
                 name: function.name.clone(),
                 info: function.info,
-                address: address + function.offset,
+                address: address.wrapping_add(function.offset),
                 bytes: function.bytes,
                 is_unique: true,
             })
