@@ -224,7 +224,7 @@ fn losses(recording: &Recording) -> Vec<String> {
     }
     let line = |loss: &Loss| {
         let (n, meaning) = (loss.count, meaning(all.iter(), loss));
-        if is_of_events(loss) {
+        if is_of_events(loss) && allocations > 0 {
             format!("{} ({}) {meaning}", count(n), percent(n, allocations))
         } else {
             format!("{} {meaning}", count(n))
