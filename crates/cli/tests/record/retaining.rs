@@ -415,6 +415,24 @@ fn exit_handlers_children_and_launchers() {
     );
 }
 
+/// Handlers of `quick_exit` have run by then; destructors do not run.
+#[test]
+fn handlers_of_quick_exit() {
+    let flags = ["-pthread", "-DQUICK"];
+    let program = Guest::read("lost_at_exit.cpp").build("lost_at_exit.cpp-quick", &flags);
+    let (_, recording) = searched("lost-at-quick-exit", &[program.to_str().expect("a path")]);
+    let states: [(i128, &[(&str, i128)]); 7] = [
+        (408, &[("reachable", 10)]),
+        (424, &[("reachable", 7)]),
+        (456, &[("lost", 20)]),
+        (472, &[("lost", 5)]),
+        (488, &[]),
+        (536, &[("only_from_stack", 1)]),
+        (552, &[("reachable", 1)]),
+    ];
+    assert_states(&at_exit(&recording, None), &states);
+}
+
 /// Before Python ends, which would free the cycles.
 #[test]
 fn a_python_program_is_searched_before_python_ends() {

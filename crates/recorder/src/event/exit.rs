@@ -11,9 +11,10 @@ use heaptide_format::shared::Word;
 
 static ON_EXIT: Function = Function::new(b"on_exit\0");
 static ATEXIT: Function = Function::new(b"__cxa_atexit\0");
+static AT_QUICK_EXIT: Function = Function::new(b"__cxa_at_quick_exit\0");
 
-/// Registers a handler with libc. It is registered first and so called last: the exit handlers of
-/// the guest are recorded.
+/// Registers handlers with libc, for `exit` and for `quick_exit`. They are registered first and so
+/// called last: the exit handlers of the guest are recorded.
 pub fn register() {
     // SAFETY: libc's functions. glibc has on_exit, which passes the status; with other libraries it
     // is unknown.
@@ -28,6 +29,12 @@ pub fn register() {
                 core::mem::transmute(ATEXIT.get());
             atexit(exits_without_status, core::ptr::null_mut(), core::ptr::null_mut());
         }
+        if AT_QUICK_EXIT.get() != 0 {
+            type Handler = extern "C" fn(*mut u8);
+            let at_quick_exit: extern "C" fn(Handler, *mut u8) -> i32 =
+                core::mem::transmute(AT_QUICK_EXIT.get());
+            at_quick_exit(exits_quickly, core::ptr::null_mut());
+        }
     }
 }
 
@@ -37,6 +44,11 @@ extern "C" fn exits(status: i32, _: *mut u8) {
 
 extern "C" fn exits_without_status(_: *mut u8) {
     end(None);
+}
+
+/// The end is noted; the handlers of the guest have run.
+extern "C" fn exits_quickly(_: *mut u8) {
+    search::wait();
 }
 
 /// Handles the last point of the image that the recorder sees.
