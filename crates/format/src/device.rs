@@ -51,6 +51,12 @@ pub enum DeviceClass {
     /// Memory that the program announced, of a driver of which nothing is recorded. Its size is
     /// what the program announced.
     Announced = 5,
+    /// A block that a library hands out from memory that it took from the driver. Its site has
+    /// [`crate::KEY_POOL_BLOCK`].
+    PoolBlock = 6,
+    /// Memory from which a library hands out blocks; its live bytes are what it has not handed out.
+    /// Its site has [`crate::KEY_POOL_CHUNK`].
+    PoolChunk = 7,
 }
 
 impl DeviceKey {

@@ -337,7 +337,8 @@ pub const KEY_POOL_CHUNK: u32 = 4;
 pub const KEY_SIZED: u32 = 8;
 /// A mapping: `size` is a packed [`MappingKey`]. Only for keys of [`Kind::MappedSites`].
 pub const KEY_MAPPING: u32 = 16;
-/// Device memory: `size` is a packed [`DeviceKey`]. Only for keys of [`Kind::DeviceSites`].
+/// Device memory: `size` is a packed [`DeviceKey`]. Only for keys of [`Kind::DeviceSites`], which
+/// can have [`KEY_POOL_BLOCK`] or [`KEY_POOL_CHUNK`], too.
 pub const KEY_DEVICE: u32 = 256;
 
 /// A named event at a point in time.

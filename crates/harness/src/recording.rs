@@ -79,7 +79,12 @@ pub fn assert_consistent(report: &Value) {
 pub fn counted(site: &Value, measure: &str) -> i128 {
     let value = number(site, measure);
     let moved = |name| if site[name].is_null() { 0 } else { number(site, name) };
+    let is_pool_block = [&site["kind"], &site["class"]].iter().any(|of| **of == "pool_block");
     match (site["kind"].as_str(), measure) {
+        _ if is_pool_block => match measure {
+            "live_bytes" | "at_peak_bytes" => value,
+            _ => 0,
+        },
         (Some("heap" | "pool_chunk" | "mapped" | "device"), _) => match measure {
             "allocations" | "frees" => value - moved("moved_blocks"),
             "usable_bytes" | "freed_bytes" => value - moved("moved_usable_bytes"),
@@ -87,7 +92,6 @@ pub fn counted(site: &Value, measure: &str) -> i128 {
             "largest_bytes" if is_said(site) => 0,
             _ => value,
         },
-        (Some("pool_block"), "live_bytes" | "at_peak_bytes") => value,
         _ => 0,
     }
 }

@@ -46,6 +46,7 @@ mod own_allocator;
 mod own_calls;
 mod python_allocator;
 mod python_wrapping;
+mod pytorch;
 mod route;
 mod statistics;
 

@@ -73,6 +73,11 @@ pub enum DeviceClass {
     Physical,
     /// Memory that the program announced, of a driver of which nothing is recorded.
     Announced,
+    /// Blocks that a library hands out from chunks. Their live bytes were subtracted from those of
+    /// the chunks.
+    PoolBlock,
+    /// Chunks from which a library hands out blocks; live bytes of these are not handed out.
+    PoolChunk,
     /// One that this version does not know.
     Other,
 }
@@ -86,6 +91,8 @@ impl DeviceClass {
             DeviceClass::Array => "array",
             DeviceClass::Physical => "physical",
             DeviceClass::Announced => "announced",
+            DeviceClass::PoolBlock => "pool_block",
+            DeviceClass::PoolChunk => "pool_chunk",
             DeviceClass::Other => "other",
         }
     }

@@ -51,8 +51,8 @@ pub(crate) use steps::{NOTHING, steps};
 pub use subject::{ImageRole, Reason, Rest, Subject};
 pub use sum::Sum;
 pub use tables::{
-    BELOW_THRESHOLD, CodeKind, Entered, Frame, Label, Lane, Module, Moved, NOT_BELOW_THRESHOLD,
-    Scope, Shape, Site, SiteKind, SizeClass, StackNode, Tables,
+    BELOW_THRESHOLD, CodeKind, Counted, Entered, Frame, Label, Lane, Module, Moved,
+    NOT_BELOW_THRESHOLD, Scope, Shape, Site, SiteKind, SizeClass, StackNode, Tables,
 };
 pub use time::{Bounds, Highest, Mark, MarkKind, Sample, TimeTables, Window};
 pub(crate) use trace::EventExtent;

@@ -1,7 +1,7 @@
 //! Sums over sites that count each block once.
 
 use super::measure::Measures;
-use super::tables::{Moved, Site, SiteKind};
+use super::tables::{Counted, Moved, Site};
 
 /// Sums up sites. A labelled block counts once. Memory that is not from the allocator is excluded,
 /// and so are the blocks of pools, except for their live bytes, which were subtracted from the
@@ -23,14 +23,14 @@ impl Sum {
     /// Adds a site.
     pub fn add<S>(&mut self, site: &Site<S>) {
         let Site { kind, moved, ref measures, .. } = *site;
-        match kind {
-            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
-            SiteKind::PoolBlock => self.all.add(&Measures {
+        match kind.counted() {
+            Counted::Nothing => {}
+            Counted::LiveBytes => self.all.add(&Measures {
                 live_bytes: measures.live_bytes,
                 at_peak_bytes: measures.at_peak_bytes,
                 ..Measures::default()
             }),
-            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) | SiteKind::Device(_) => {
+            Counted::All => {
                 // The size that a label states is not a request.
                 let largest_bytes =
                     if site.is_only_labelled() { 0 } else { measures.largest_bytes };

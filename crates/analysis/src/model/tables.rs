@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use heaptide_format::Call;
 
-use super::device::DeviceMemory;
+use super::device::{DeviceClass, DeviceMemory};
 use super::ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
 use super::mapping::Mapping;
 use super::measure::Measures;
@@ -98,6 +98,17 @@ pub enum SiteKind {
     Device(Option<DeviceMemory>),
 }
 
+/// What of a site is part of the totals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// All counters.
+    All,
+    /// Only live bytes: events are those of the chunk that contains the blocks.
+    LiveBytes,
+    /// Nothing.
+    Nothing,
+}
+
 impl SiteKind {
     /// Returns the properties of a mapping; `None` for other memory.
     pub const fn mapping(self) -> Option<Mapping> {
@@ -118,13 +129,33 @@ impl SiteKind {
 
     /// Returns whether its live bytes are part of the totals.
     pub const fn is_in_totals(self) -> bool {
+        !matches!(self.counted(), Counted::Nothing)
+    }
+
+    /// Returns what of it is part of the totals.
+    pub const fn counted(self) -> Counted {
         match self {
-            SiteKind::Heap
-            | SiteKind::Mapped(_)
-            | SiteKind::Device(_)
-            | SiteKind::PoolBlock
-            | SiteKind::PoolChunk => true,
-            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => false,
+            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {
+                Counted::Nothing
+            }
+            _ if self.is_pool_block() => Counted::LiveBytes,
+            _ => Counted::All,
+        }
+    }
+
+    /// Returns whether it is memory that a pool hands out, of the host or of a device.
+    pub const fn is_pool_block(self) -> bool {
+        match self {
+            SiteKind::Device(Some(memory)) => matches!(memory.class, DeviceClass::PoolBlock),
+            kind => matches!(kind, SiteKind::PoolBlock | SiteKind::OutsidePoolBlock),
+        }
+    }
+
+    /// Returns whether it is memory from which a pool hands out blocks.
+    pub const fn is_pool_chunk(self) -> bool {
+        match self {
+            SiteKind::Device(Some(memory)) => matches!(memory.class, DeviceClass::PoolChunk),
+            kind => matches!(kind, SiteKind::PoolChunk | SiteKind::OutsidePoolChunk),
         }
     }
 

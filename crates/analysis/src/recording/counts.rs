@@ -2,7 +2,7 @@
 
 use heaptide_format as format;
 
-use crate::model::SiteKind;
+use crate::model::{Counted, SiteKind};
 use crate::tables::site_counters::{self, LiveOfSite};
 
 /// Counters of a site, or their sum over several sites.
@@ -31,17 +31,17 @@ impl Counts {
     /// [`crate::model::Sum`].
     #[inline]
     pub fn add(&mut self, site: &Counts) {
-        match site.kind {
-            SiteKind::Heap | SiteKind::PoolChunk | SiteKind::Mapped(_) | SiteKind::Device(_) => {
+        match site.kind.counted() {
+            Counted::All => {
                 self.add_label(site);
                 self.allocations = self.allocations.saturating_sub(site.moved_blocks);
                 self.allocated_bytes = self.allocated_bytes.saturating_sub(site.moved_bytes);
             }
-            SiteKind::PoolBlock => {
+            Counted::LiveBytes => {
                 self.live_bytes = self.live_bytes.saturating_add(site.live_bytes);
                 self.at_peak_bytes = self.at_peak_bytes.saturating_add(site.at_peak_bytes);
             }
-            SiteKind::Outside | SiteKind::OutsidePoolBlock | SiteKind::OutsidePoolChunk => {}
+            Counted::Nothing => {}
         }
     }
 

@@ -111,6 +111,8 @@ fn device_memory(key: DeviceKey) -> DeviceMemory {
         class if class == format::DeviceClass::Array as u8 => DeviceClass::Array,
         class if class == format::DeviceClass::Physical as u8 => DeviceClass::Physical,
         class if class == format::DeviceClass::Announced as u8 => DeviceClass::Announced,
+        class if class == format::DeviceClass::PoolBlock as u8 => DeviceClass::PoolBlock,
+        class if class == format::DeviceClass::PoolChunk as u8 => DeviceClass::PoolChunk,
         _ => DeviceClass::Other,
     };
     let number = Some(key.device).filter(|&number| number != format::DEVICE_UNKNOWN);

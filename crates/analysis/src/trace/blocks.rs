@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::event::{Event, LiveBlock, Operation};
 use super::lanes::{Kind, Step};
 use super::table::{Addressed, Table};
-use crate::model::{LaneId, ScopeId, Site, SiteKind, StackId, Trace};
+use crate::model::{LaneId, ScopeId, Site, StackId, Trace};
 
 /// Maximum difference between the clocks of two cores, in nanoseconds. The end of a block can
 /// appear to be this much later than the next allocation at its address.
@@ -140,7 +140,7 @@ pub(super) struct SiteFacts {
 
 impl SiteFacts {
     pub(super) fn of(site: &Site) -> SiteFacts {
-        let is_chunk = matches!(site.kind, SiteKind::PoolChunk | SiteKind::OutsidePoolChunk);
+        let is_chunk = site.kind.is_pool_chunk();
         SiteFacts { scope: site.scope, is_labelled: site.label.is_some() && !is_chunk }
     }
 }

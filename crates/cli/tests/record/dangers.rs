@@ -134,14 +134,16 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 126] = [
+const ELSEWHERE: [&str; 128] = [
     "device.c",
     "device_arrays.c",
     "device_attached.c",
+    "device_c10.c",
     "device_cuda.c",
     "device_cuda.h",
     "device_hip.c",
     "device_others.c",
+    "device_pools.c",
     "device_steps.c",
     "device_threads.c",
     "device_zero.c",

@@ -27,6 +27,7 @@ devices! {
     hip_and_level_zero "device_others.c"
     arrays_of_hip "device_arrays.c"
     threads_that_share_devices "device_threads.c"
+    blocks_that_libraries_hand_out "device_pools.c"
 }
 
 /// Runs a program and compares its device memory and its mappings with the known numbers.

@@ -459,6 +459,48 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
+/// Defines the target of the stub of a function that only notifies: it calls the body, which is at
+/// the beginning of the function's record, and continues in the moved start, which is behind it.
+macro_rules! notified_entry {
+    () => {{
+        /// Entered with the function's record in x17. The function is one of another library, so it may
+        /// change the registers that functions may change.
+        #[unsafe(naked)]
+        unsafe extern "C" fn entered() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                heaptide_recorder::push_record!(),
+                "sub sp, sp, #80",
+                ".cfi_adjust_cfa_offset 80",
+                "stp x0, x1, [sp]",
+                "stp x2, x3, [sp, #16]",
+                "stp x4, x5, [sp, #32]",
+                "stp x6, x7, [sp, #48]",
+                "stp x8, x17, [sp, #64]",
+                "mov x0, sp",
+                "add x1, sp, #80",
+                "mov x2, x29",
+                "mov x29, x1",
+                "ldr x16, [x17]",
+                "blr x16",
+                "ldp x0, x1, [sp]",
+                "ldp x2, x3, [sp, #16]",
+                "ldp x4, x5, [sp, #32]",
+                "ldp x6, x7, [sp, #48]",
+                "ldp x8, x17, [sp, #64]",
+                "add sp, sp, #80",
+                ".cfi_adjust_cfa_offset -80",
+                heaptide_recorder::pop_record!(),
+                "ldr x16, [x17, #8]",
+                "br x16",
+                ".cfi_endproc",
+            )
+        }
+        entered as *const () as u64
+    }};
+}
+pub(crate) use notified_entry;
+
 /// Returns three words: the seventh argument of a function of a family, whose entry passed its
 /// registers, and two that are not defined.
 ///

@@ -430,6 +430,48 @@ macro_rules! family_entry {
 }
 pub(crate) use family_entry;
 
+/// Defines the target of the stub of a function that only notifies: it calls the body, which is at
+/// the beginning of the function's record, and continues in the moved start, which is behind it.
+macro_rules! notified_entry {
+    () => {{
+        /// Entered with the function's record on the stack, above the return address. The function is
+        /// one of another library, so it may change the registers that functions may change.
+        #[unsafe(naked)]
+        unsafe extern "C" fn entered() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                ".cfi_def_cfa_offset 16",
+                "pop r11",
+                ".cfi_adjust_cfa_offset -8",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "push rdi",
+                "push r11",
+                ".cfi_adjust_cfa_offset 56",
+                "lea rdi, [rsp + 8]",
+                "lea rsi, [rsp + 56]",
+                "mov rdx, rbp",
+                "call qword ptr [r11]",
+                "pop r11",
+                "pop rdi",
+                "pop rsi",
+                "pop rdx",
+                "pop rcx",
+                "pop r8",
+                "pop r9",
+                ".cfi_adjust_cfa_offset -56",
+                "jmp qword ptr [r11 + 8]",
+                ".cfi_endproc",
+            )
+        }
+        entered as *const () as u64
+    }};
+}
+pub(crate) use notified_entry;
+
 /// Returns three words of arguments behind the registers, of a function of a family whose entry
 /// passed its registers and stack pointer. Arguments that it does not have are undefined.
 ///

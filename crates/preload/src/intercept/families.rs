@@ -1,9 +1,9 @@
 //! Finds allocators other than the one that the program uses in executables and libraries, and
-//! intercepts them; likewise the runtime libraries of OpenMP, and device drivers.
+//! intercepts them; likewise the runtime libraries of OpenMP, device drivers, and PyTorch.
 
 use super::outcome::{self, Note};
 use super::search::Search;
-use super::{aliases, deep, drivers, kept, openmp, patch, search};
+use super::{aliases, deep, drivers, kept, openmp, patch, pytorch, search};
 use crate::next_symbol::{self, is_libc};
 use crate::{attachment, own_allocator, statistics};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -132,6 +132,7 @@ fn look_at_others(is_safe: bool) {
             look_at(map, is_ours, is_safe);
             openmp::look_at(map, is_safe);
             drivers::look_at(map, is_safe);
+            pytorch::look_at(map, is_safe);
             if is_ours && is_safe && deep::is_used() {
                 // The first new object is the library that was opened.
                 let scope = scope.get_or_insert_with(|| deep::Scope::of(map));

@@ -22,6 +22,7 @@ pub mod notice;
 mod openmp;
 pub mod outcome;
 mod patch;
+mod pytorch;
 mod reach;
 mod search;
 mod shapes;

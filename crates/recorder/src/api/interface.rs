@@ -6,6 +6,8 @@
 
 use crate::api::regions::{self, Block, Label};
 use crate::api::{control, monitors, windows};
+use crate::event::device;
+use crate::event::device_pools::{self, HandedOut};
 use crate::event::inside::{Entry, Inside, here};
 use crate::event::lane::{self, LaneState};
 use crate::event::marks::{self, Patience};
@@ -36,8 +38,8 @@ use core::arch::naked_asm;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
-use heaptide_format::Mode;
 use heaptide_format::settings::Setting;
+use heaptide_format::{DEVICE_UNKNOWN, Mode};
 
 /// Calls a macro with the names of all functions, in the order of `struct heaptide_interface`. Each
 /// is a function of this module; a front exports it as `heaptide_` and its name.
@@ -280,13 +282,23 @@ pub extern "C" fn pool<F: Front>(name: Text<'_>) -> u32 {
 }
 
 pub extern "C" fn pool_add<F: Front>(pool: u32, chunk: u64, chunk_bytes: usize) -> i32 {
+    if is_on_device(chunk) && device_pools::added::<F>(here(), chunk, names::id(pool)) {
+        return 1;
+    }
     with_regions::<F>(|lane| {
         has_every_block(lane) && regions::pool_add(lane, names::id(pool), chunk, chunk_bytes as u64)
     }) as i32
 }
 
 pub extern "C" fn pool_remove<F: Front>(chunk: u64) -> i32 {
-    with_regions::<F>(|lane| regions::pool_remove(lane, chunk)) as i32
+    (with_regions::<F>(|lane| regions::pool_remove(lane, chunk))
+        || is_on_device(chunk) && device_pools::is_in_chunk::<F>(here(), chunk)) as i32
+}
+
+/// Returns whether an address can be one of device memory: some is known, and no memory of the host
+/// that has a name contains it.
+fn is_on_device(address: u64) -> bool {
+    device::is_recorded() && !regions::is_named(address)
 }
 
 /// Defines functions for which the caller's stack is recorded: like hooks, they pass its registers.
@@ -315,6 +327,11 @@ extern "C" fn pool_allocated_body<F: Front>(
     sp: u64,
     bp: u64,
 ) -> i32 {
+    let (entry, on_device) = (Entry { sp, bp }, on_device(block, (requested, usable)));
+    let name = || names::id(pool);
+    if is_on_device(block) && device_pools::handed_out::<F>(entry, &on_device, name) {
+        return 1;
+    }
     with_stack::<F>(sp, bp, |lane, stack| {
         regions::pool_allocated(
             lane,
@@ -335,9 +352,18 @@ extern "C" fn pool_reallocated_body<F: Front>(
     sp: u64,
     bp: u64,
 ) -> i32 {
+    let on_device = on_device(block, (requested, usable));
+    if is_on_device(old) && device_pools::moved::<F>(Entry { sp, bp }, old, &on_device) {
+        return 1;
+    }
     with_stack::<F>(sp, bp, |lane, stack| {
         regions::pool_reallocated(lane, old, block, requested as u64, usable as u64, stack)
     })
+}
+
+fn on_device(address: u64, (requested, usable): (usize, usize)) -> HandedOut {
+    let bytes = usable.max(requested) as u64;
+    HandedOut { address, requested: requested as u64, bytes, device: DEVICE_UNKNOWN }
 }
 
 fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, NodeId) -> bool) -> i32 {
@@ -355,7 +381,8 @@ fn with_stack<F: Front>(sp: u64, bp: u64, act: impl FnOnce(&mut LaneState, NodeI
 }
 
 pub extern "C" fn pool_freed<F: Front>(block: u64) -> i32 {
-    with_regions::<F>(|lane| regions::pool_freed(lane, block)) as i32
+    (with_regions::<F>(|lane| regions::pool_freed(lane, block))
+        || device_pools::came_back::<F>(here(), block, DEVICE_UNKNOWN)) as i32
 }
 
 pub extern "C" fn window_begin<F: Front>(name: Text<'_>) -> u32 {

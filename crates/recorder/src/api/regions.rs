@@ -486,6 +486,11 @@ pub fn pool_reallocated(
     !site.is_none()
 }
 
+/// Returns whether a region contains an address.
+pub fn is_named(address: u64) -> bool {
+    regions().acquire().is_some_and(|list| list.holding(address) != 0)
+}
+
 /// Returns the region or block that contains an address; none if none is known.
 pub fn resolve(address: u64) -> Option<Block> {
     let p = store();

@@ -3,6 +3,7 @@
 //! Counted at the calls, also if the driver does the work later, in the order of a stream. Unknown
 //! memory, such as that of other processes, counts nothing when it is freed.
 
+use crate::event::device_pools::Pools;
 use crate::event::inside::Entry;
 use crate::event::outside_heap::{Caller, OutsideHeap, is_any_live};
 use crate::event::process::{State, process};
@@ -17,9 +18,11 @@ use crate::sys::wiped::Wiped;
 use heaptide_format::{DEVICE_UNKNOWN, DeviceApi, DeviceClass, DeviceKey, Loss};
 
 /// The known device memory of the process. All zeros: none.
-struct Device {
-    table: DeviceTable,
-    counted: OutsideHeap,
+pub struct Device {
+    pub table: DeviceTable,
+    pub counted: OutsideHeap,
+    /// What libraries hand out.
+    pub pools: Pools,
 }
 
 // SAFETY: all zeros is a free lock and no memory.
@@ -98,7 +101,8 @@ pub fn withdrawn<F: Front>(entry: Entry, apis: &[DeviceApi], address: u64) {
     }
 }
 
-fn is_announced(site: SiteId) -> bool {
+/// Returns whether it is a site of memory that counts only because the program announced it.
+pub fn is_announced(site: SiteId) -> bool {
     let key = Dimensions::of_site(site).map(|of| DeviceKey::unpack(of.key));
     key.is_some_and(|key| key.class == DeviceClass::Announced as u8)
 }
@@ -161,6 +165,7 @@ pub fn unmapped<F: Front>(entry: Entry, view: Key, bytes: u64) {
     let mut at = view;
     while at.value < end {
         let Some(known) = device.table.known(at) else { return };
+        device.end_chunk(known);
         let Some(view) = device.table.take(known) else { return };
         let handle = Key { by: By::Handle, value: view.context, ..known };
         if let Some(block) = device.table.get(handle) {
@@ -200,22 +205,25 @@ pub fn ended<F: Front>(entry: Entry, what: Ended) {
         Ended::Context { api, context } => key.api == api && block.context == context,
         Ended::Device { api, device } => key.api == api && key.device == device,
     };
-    while let Some(block) = device.table.take_next(&mut place, is_it) {
+    device.end_chunks(is_it);
+    while let Some((_, block)) = device.table.take_next(&mut place, is_it) {
         device.discharge(&caller, block);
     }
 }
 
 /// Returns whether device memory is live, so that its end has to be recorded.
-fn is_recorded() -> bool {
+pub fn is_recorded() -> bool {
     process().state() == State::Active && is_any_live(Space::Device)
 }
 
-fn enter<F: Front>(entry: Entry) -> Option<(Caller, Held<'static, Device>)> {
+/// Returns the calling thread, and the device memory.
+pub fn enter<F: Front>(entry: Entry) -> Option<(Caller, Held<'static, Device>)> {
     let caller = Caller::enter::<F>(entry)?;
     Some((caller, acquire()?))
 }
 
-fn acquire() -> Option<Held<'static, Device>> {
+/// Returns the device memory.
+pub fn acquire() -> Option<Held<'static, Device>> {
     let Some(mut device) = DEVICE.get().acquire() else {
         store().lost(Loss::NoMapping);
         return None;
@@ -239,6 +247,7 @@ impl Device {
     /// its data are not on the stack of the unwinder.
     #[inline(never)]
     fn end_stale(&mut self, caller: &Caller, key: Key) {
+        self.end_chunk(key);
         if let Some(stale) = self.table.take(key) {
             self.discharge(caller, stale);
         }
@@ -259,6 +268,7 @@ impl Device {
         let block =
             self.table.get(key).filter(|block| block.references == 0 && block.views == 0)?;
         let block = *block;
+        self.end_chunk(key);
         self.table.take(key);
         self.discharge(caller, block);
         Some(block)

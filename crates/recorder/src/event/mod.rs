@@ -3,6 +3,7 @@
 pub mod account_ranges;
 pub mod accounts;
 pub mod device;
+pub mod device_pools;
 pub mod exit;
 pub mod fast_path;
 pub mod gate;

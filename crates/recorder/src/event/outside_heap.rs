@@ -91,6 +91,10 @@ pub struct OutsideHeap {
     pub apart: Option<&'static mut Apart>,
     /// Set if the last event made a new peak and none has reduced the bytes since.
     rising: bool,
+    /// Bytes that libraries hand out of this memory, and the most at its peak: of several moments
+    /// with the same bytes, the peak is the one at which most of them are handed out.
+    handed_out_bytes: u64,
+    handed_out_at_peak_bytes: u64,
 }
 
 impl OutsideHeap {
@@ -114,9 +118,30 @@ impl OutsideHeap {
             return from;
         };
         let to = self.site(p, Dimensions { label, ..of });
-        if to.is_none() || to == from {
-            return to;
+        if !to.is_none() && to != from {
+            self.move_between(p, (from, to), (declared, bytes));
         }
+        to
+    }
+
+    /// Moves memory to the site of a chunk of a pool.
+    pub fn add_to_pool(&mut self, from: SiteId, key: u64, pool: NameId, bytes: u64) -> SiteId {
+        let p = store();
+        let Some(of) = Dimensions::of_site(from).filter(|of| of.key != key) else { return from };
+        let to = self.site(p, Dimensions { key, label: pool, ..of });
+        if !to.is_none() {
+            self.move_between(p, (from, to), (bytes, bytes));
+        }
+        to
+    }
+
+    #[inline(never)]
+    fn move_between(
+        &mut self,
+        p: &Store,
+        (from, to): (SiteId, SiteId),
+        (declared, bytes): (u64, u64),
+    ) {
         let words = self.records.space.words(p.header());
         let is_at_peak = self.rising && words.bytes.get() == words.peak_bytes.get();
         let epoch = words.epoch.get();
@@ -129,7 +154,6 @@ impl OutsideHeap {
             key.moved_requested_bytes.add(declared);
         }
         self.records.change(p, to, bytes, 1);
-        to
     }
 
     /// Returns the site for these dimensions, or at the limit of the profile, that of the thread
@@ -158,6 +182,37 @@ impl OutsideHeap {
                 NodeId::NONE
             }
         }
+    }
+
+    /// Counts a block that a library hands out of memory. The bytes are then subtracted from that.
+    pub fn hand_out(&mut self, block: SiteId, (requested, bytes): (u64, u64)) {
+        let p = store();
+        let words = self.records.space.words(p.header());
+        let is_peak = words.bytes.get() == words.peak_bytes.get();
+        self.handed_out_bytes += bytes;
+        if is_peak && self.handed_out_bytes > self.handed_out_at_peak_bytes {
+            self.begin_peak(p);
+        }
+        let epoch = words.epoch.get();
+        sites::add_alloc(block.record(), requested, bytes, epoch, self.rising);
+    }
+
+    /// Counts a block that comes back. The bytes are then added to the memory that contains it.
+    pub fn take_back(&mut self, block: SiteId, bytes: u64) {
+        let epoch = self.records.space.words(store().header()).epoch.get();
+        self.rising = false;
+        self.handed_out_bytes = self.handed_out_bytes.saturating_sub(bytes);
+        sites::unmapped(block.record(), 1, bytes, epoch, false);
+    }
+
+    /// Subtracts bytes that are handed out from those of the memory that contains them; adds them
+    /// if they are negative.
+    pub fn lend(&mut self, from: SiteId, bytes: i64) {
+        let epoch = self.records.space.words(store().header()).epoch.get();
+        if let Some(key) = from.key() {
+            key.lent_bytes.fetch_add(bytes as u64, Relaxed);
+        }
+        sites::unmapped(from.record(), 0, bytes as u64, epoch, self.rising);
     }
 
     /// Counts new memory, first at its site, then in the lane. `again`: it continues earlier
@@ -228,15 +283,22 @@ impl OutsideHeap {
         if live <= words.peak_bytes.get() {
             return false;
         }
+        words.peak_bytes.set(live);
+        self.begin_peak(p);
+        true
+    }
+
+    /// Makes this moment the peak.
+    fn begin_peak(&mut self, p: &Store) {
+        let words = self.records.space.words(p.header());
         if !self.rising {
             words.epoch.add(1);
             self.rising = true;
         }
-        words.peak_bytes.set(live);
+        self.handed_out_at_peak_bytes = self.handed_out_bytes;
         let now = p.now();
         words.peak_time_ns.set(now);
         p.note_time(now);
-        true
     }
 
     /// Takes a sample if the bytes have changed much since the last one. Not inlined, so that its
@@ -277,7 +339,8 @@ pub fn is_any_live(space: Space) -> bool {
     space.words(store().header()).bytes.get() != 0
 }
 
-fn mode(header: &FileHeader) -> u32 {
+/// Returns the mode of the recording.
+pub fn mode(header: &FileHeader) -> u32 {
     header.mode.get()
 }
 

@@ -17,6 +17,8 @@ pub enum By {
     Handle = 2,
     /// The address at which such memory is mapped.
     View = 3,
+    /// The address of a block that a library hands out.
+    Block = 4,
 }
 
 /// What identifies an entry.
@@ -128,16 +130,33 @@ impl DeviceTable {
         &mut self,
         place: &mut usize,
         is_it: impl Fn(&Key, &Block) -> bool,
-    ) -> Option<Block> {
+    ) -> Option<(Key, Block)> {
         while *place < self.capacity {
-            let slot = *self.slot(*place);
-            if slot.key.is_some_and(|key| is_it(&key, &slot.block)) {
+            let Slot { key, block } = *self.slot(*place);
+            if let Some(key) = key.filter(|key| is_it(key, &block)) {
                 self.remove(*place); // another entry may have its place now
-                return Some(slot.block);
+                return Some((key, block));
             }
             *place += 1;
         }
         None
+    }
+
+    /// Returns the memory that contains an address, also where it is mapped, and its size in bytes;
+    /// that of another device if `device` has none. Checks all entries.
+    pub fn around(&self, address: u64, device: u16) -> Option<(Key, u64)> {
+        let mut of_other = None;
+        for place in 0..self.capacity {
+            let Slot { key: Some(key), block } = *self.at(place) else { continue };
+            let is_memory = matches!(key.by, By::Address | By::View);
+            if is_memory && address.wrapping_sub(key.value) < block.bytes {
+                if key.device == device {
+                    return Some((key, block.bytes));
+                }
+                of_other = Some((key, block.bytes));
+            }
+        }
+        of_other
     }
 
     /// Returns the place of the key for which `is_it` holds, or the free one after those with the
@@ -259,6 +278,19 @@ mod tests {
         table.add(key(64, 0), block(2, 0));
         assert_eq!(table.known(key(64, 0)), Some(key(64, 0)));
         assert_eq!(table.known(Key { by: By::Handle, ..key(64, 0) }), None);
+    }
+
+    #[test]
+    fn memory_contains_all_its_addresses() {
+        let mut table = DeviceTable::EMPTY;
+        assert_eq!(table.around(4096, 0), None);
+        table.add(key(4096, 0), block(512, 0));
+        table.add(key(4096, 1), block(256, 0));
+        table.add(Key { by: By::Handle, ..key(4608, 0) }, block(512, 0));
+        assert_eq!([4095, 4608].map(|address| table.around(address, 0)), [None; 2]);
+        assert_eq!(table.around(4607, 0), Some((key(4096, 0), 512)));
+        assert_eq!(table.around(4100, 1), Some((key(4096, 1), 256)));
+        assert_eq!(table.around(4400, 1), Some((key(4096, 0), 512)), "that of another device");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod budgets;
 pub mod control_words;
+pub mod device_chunks;
 pub mod device_table;
 pub mod directory;
 pub mod file;

@@ -127,6 +127,11 @@ pub fn label(label: &[u8]) -> NameId {
     name
 }
 
+/// Returns the id of a pool's name; none if there is no room.
+pub fn pool(name: &[u8]) -> NameId {
+    id(intern(POOL, Value::Text(name)))
+}
+
 /// Returns whether an id of the profile has this attribute and value.
 #[inline(always)]
 pub fn is(id: NameId, attribute: &[u8], value: Value<'_>) -> bool {

@@ -12,7 +12,8 @@ use crate::sys::memory::{self, InChild};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use heaptide_format::shared::{FileHeader, Key, Lane, Site, Word};
 use heaptide_format::{
-    KEY_BIT, KEY_DEVICE, KEY_LABELLED, KEY_MAPPING, Kind, MappedChange, MappingKey,
+    DeviceClass, DeviceKey, KEY_BIT, KEY_DEVICE, KEY_LABELLED, KEY_MAPPING, KEY_POOL_BLOCK,
+    KEY_POOL_CHUNK, Kind, MappedChange, MappingKey,
 };
 
 /// The name of all files beyond the budget; reports put names of files in brackets.
@@ -146,7 +147,7 @@ impl Records {
         key.scope.set(of.scope.number());
         key.lane.set(of.lane);
         key.label.set(of.label.number());
-        key.flags.set(self.space.of(KEY_MAPPING, KEY_DEVICE));
+        key.flags.set(self.space.of(KEY_MAPPING, KEY_DEVICE | pool_flag(of.key)));
         key.size.set(of.key);
         let kind = self.space.of(Kind::MappedSites, Kind::DeviceSites);
         let site = self.sites.record::<Site>(kind, of.lane)?;
@@ -218,6 +219,15 @@ impl Records {
             *known = Some(record);
         }
         *known
+    }
+}
+
+/// Returns the flag of device memory of a pool.
+fn pool_flag(key: u64) -> u32 {
+    match DeviceKey::unpack(key).class {
+        class if class == DeviceClass::PoolBlock as u8 => KEY_POOL_BLOCK,
+        class if class == DeviceClass::PoolChunk as u8 => KEY_POOL_CHUNK,
+        _ => 0,
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use heaptide_analysis::model::{FrameId, Measures, Process, Sample, SiteKind, StackId};
+use heaptide_analysis::model::{FrameId, Measures, Process, Sample, StackId};
 use heaptide_analysis::trace::{Event, Operation, Replay};
 use heaptide_analysis::views::aggregate::by_stack;
 use rustc_hash::FxHashMap;
@@ -208,7 +208,7 @@ impl<'a> Writer<'a> {
         let site = |index: u32| process.tables.sites.get(index as usize);
         let Some(of) = site(event.site) else { return Ok(()) };
         // Blocks of a pool are parts of its chunks.
-        if matches!(of.kind, SiteKind::PoolBlock | SiteKind::OutsidePoolBlock) {
+        if of.kind.is_pool_block() {
             return Ok(());
         }
         self.at(event.time_ns)?;

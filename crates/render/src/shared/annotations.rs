@@ -22,12 +22,12 @@ pub(crate) fn kind_name(kind: SiteKind) -> &'static str {
     match kind {
         SiteKind::Heap => "heap",
         SiteKind::Outside => "other memory",
-        SiteKind::PoolBlock => "pool blocks",
         SiteKind::OutsidePoolBlock => "other pool blocks",
-        SiteKind::PoolChunk => "idle pool",
         SiteKind::OutsidePoolChunk => "other idle pool",
+        kind if kind.is_pool_block() => "pool blocks",
+        kind if kind.is_pool_chunk() => "idle pool",
         SiteKind::Mapped(mapping) => mapping.class.name(),
-        SiteKind::Device(_) => "device memory",
+        _ => "device memory",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, SiteKind, Window};
+use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, Window};
 use heaptide_analysis::views::aggregate::{Group, Key, by_label, by_scope};
 
 use crate::shared::annotations::{in_totals, kind_name, lent, mark_says, shapes_say};
@@ -192,8 +192,8 @@ fn pools(process: &Process) -> Vec<Pool<'_>> {
     let mut pools: Vec<Pool> = Vec::new();
     let groups = by_label(process);
     let of_kind = |g: &&Group, chunks: bool| match g.key {
-        Key::Label(Some(_), SiteKind::PoolChunk | SiteKind::OutsidePoolChunk) => chunks,
-        Key::Label(Some(_), SiteKind::PoolBlock | SiteKind::OutsidePoolBlock) => !chunks,
+        Key::Label(Some(_), kind) if chunks => kind.is_pool_chunk(),
+        Key::Label(Some(_), kind) => kind.is_pool_block(),
         _ => false,
     };
     for g in groups.iter().filter(|g| of_kind(g, true)) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptide_analysis::model::{LaneId, Process, ScopeId, SiteKind};
+use heaptide_analysis::model::{LaneId, Process, ScopeId};
 use heaptide_analysis::trace::{Event, Operation};
 use rustc_hash::FxHashMap;
 
@@ -93,8 +93,7 @@ impl Facts {
     /// Returns whether a site's memory has a label. Chunks of pools have none: their blocks have.
     pub(super) fn label(process: &Process, site: usize, labels: &[Bits]) -> Option<Bits> {
         let site = &process.tables.sites[site];
-        let is_chunk = matches!(site.kind, SiteKind::PoolChunk | SiteKind::OutsidePoolChunk);
-        site.label.filter(|_| !is_chunk).map(|id| labels[id.0 as usize])
+        site.label.filter(|_| !site.kind.is_pool_chunk()).map(|id| labels[id.0 as usize])
     }
 
     fn label_of(&self, site: u32) -> Option<Bits> {
