@@ -1,6 +1,6 @@
 //! Blocks of device memory that libraries hand out: reported to PyTorch's profiler, and by the
 //! interface for pools. Blocks in mapped physical memory, on two devices with equal addresses, in
-//! chunks and contexts that end, and in memory that nobody knows.
+//! chunks and contexts that end, and in unknown memory.
 //
 // expect recording lost_events=0
 // device totals allocations=7 frees=4 live_bytes=25165824 peak_bytes=25165824
@@ -129,7 +129,7 @@ int main(void)
     CHECK(cuInit(0) == 0 && cuDevicePrimaryCtxRetain(&first, 0) == 0);
     CHECK(cuCtxSetCurrent(first) == 0);
     on_second_device(first);
-    hand_out(1UL << 41, MIB, CUDA(0)); // memory that nobody knows
+    hand_out(1UL << 41, MIB, CUDA(0)); // unknown memory
     spanning(handles());
     hand_out(1UL << 40, MIB, CPU);
     in_chunk_that_ends();

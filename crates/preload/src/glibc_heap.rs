@@ -11,13 +11,14 @@
 //! thread. Layout: `struct malloc_state`, `struct malloc_par` and `heap_info` of glibc 2.26 to
 //! 2.42.
 
+use crate::attachment;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use heaptide_recorder::sys::front::{HeapSource, HeapState};
 use heaptide_recorder::sys::kernel;
 use heaptide_recorder::sys::loader::LinkMap;
-use heaptide_recorder::sys::program_headers::writable_data;
+use heaptide_recorder::sys::program_headers::{writable_data, writable_data_of_program};
 use heaptide_recorder::sys::range::Range;
 
 /// Number of bins of an arena, and of those for small chunks that are not merged.
@@ -108,7 +109,8 @@ pub fn state(libc: &LinkMap) -> HeapState {
 }
 
 fn read(libc: &LinkMap) -> Option<HeapState> {
-    let data = writable_data(libc)?;
+    let is_static = attachment::is_inserted();
+    let data = if is_static { writable_data_of_program(libc) } else { writable_data(libc) }?;
     let main = Place::of_main(data)?;
     let parameters = find_parameters(data, main)?;
     let (mut bytes, mut free) = (0u64, 0u64);

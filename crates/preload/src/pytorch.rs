@@ -54,8 +54,8 @@ impl Device {
     }
 }
 
-/// A block of so many bytes was handed out, or came back if they are negative. Other memory than
-/// that of recorded drivers counts nothing.
+/// Records that a block was handed out, or came back if its bytes are negative. Memory that no
+/// recorded driver allocated counts nothing.
 extern "C" fn reported(&[address, bytes, _, _, device, _]: &Registers, sp: u64, bp: u64) {
     let Device { is_host, number: device } = Device::of(device);
     let (address, bytes, entry) = (address as u64, bytes as i64, Entry { sp, bp });

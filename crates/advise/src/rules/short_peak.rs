@@ -113,8 +113,6 @@ fn finding(material: &Material) -> Option<Finding> {
         return None;
     }
     let place = material.place(&group.rows, |m| m.at_peak_bytes)?;
-    let saved = own.min(above);
-    let without = process.totals.peak_bytes - saved;
     Some(Finding {
         rule: RULE.name,
         place: Some(place),
@@ -129,12 +127,11 @@ fn finding(material: &Material) -> Option<Finding> {
             format!("before and after, at most {} are live", bytes(moment.outside)),
         ],
         advice: format!(
-            "Work on smaller parts at a time: without these blocks, peak usage is {} instead of \
-             {}.",
-            bytes(without),
+            "Work on smaller parts at a time: at the peak, the rest of the program has {} of {}.",
+            bytes(process.totals.peak_bytes.saturating_sub(own)),
             bytes(process.totals.peak_bytes)
         ),
-        saves: Saves { peak_bytes: saved, ..Saves::default() },
+        saves: Saves { peak_bytes: own, ..Saves::default() },
         certainty: Certainty::Likely,
     })
 }

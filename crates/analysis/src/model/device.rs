@@ -108,8 +108,36 @@ pub struct DeviceTotals {
     pub peak_time_ns: u64,
     /// Sums by device.
     pub devices: Vec<DeviceSum>,
+    /// Bytes of pools, which are part of the totals; `None` if there are no pools.
+    pub pools: Option<PoolBytes>,
     /// Number of process images with device memory: of several, peaks need not be at one time.
     pub images: u32,
+}
+
+/// Bytes of memory from which libraries hand out blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolBytes {
+    /// Handed out at the peak of all devices together.
+    pub in_use_at_peak: u64,
+    /// Not handed out at that time.
+    pub idle_at_peak: u64,
+    /// Handed out at the end.
+    pub in_use: u64,
+    /// Not handed out at the end.
+    pub idle: u64,
+}
+
+impl PoolBytes {
+    /// Adds those of other sites or processes.
+    pub fn add(&mut self, more: &PoolBytes) {
+        let sum = u64::saturating_add;
+        *self = PoolBytes {
+            in_use_at_peak: sum(self.in_use_at_peak, more.in_use_at_peak),
+            idle_at_peak: sum(self.idle_at_peak, more.idle_at_peak),
+            in_use: sum(self.in_use, more.in_use),
+            idle: sum(self.idle, more.idle),
+        };
+    }
 }
 
 /// Sums over the memory of one device.

@@ -33,7 +33,9 @@ pub use attribution::{Attribution, OwnName, OwnPattern};
 pub use completeness::{
     Completeness, Interception, Loss, Off, ProfileLimit, Searched, SearchedAt, UnrecordedProgram,
 };
-pub use device::{Device, DeviceApi, DeviceClass, DeviceMemory, DeviceSum, DeviceTotals};
+pub use device::{
+    Device, DeviceApi, DeviceClass, DeviceMemory, DeviceSum, DeviceTotals, PoolBytes,
+};
 pub use heaptide_format::{Call, PythonObjects};
 pub use identity::{End, Identity, Lifetime, Rank, Run};
 pub use ids::{FrameId, LabelId, LaneId, ModuleId, ScopeId, StackId};
@@ -51,8 +53,8 @@ pub(crate) use steps::{NOTHING, steps};
 pub use subject::{ImageRole, Reason, Rest, Subject};
 pub use sum::Sum;
 pub use tables::{
-    BELOW_THRESHOLD, CodeKind, Counted, Entered, Frame, Label, Lane, Module, Moved,
-    NOT_BELOW_THRESHOLD, Scope, Shape, Site, SiteKind, SizeClass, StackNode, Tables,
+    BELOW_THRESHOLD, CodeKind, Counted, DEEPER_FRAMES_CUT, Entered, Frame, Label, Lane, Module,
+    Moved, NOT_BELOW_THRESHOLD, Scope, Shape, Site, SiteKind, SizeClass, StackNode, Tables,
 };
 pub use time::{Bounds, Highest, Mark, MarkKind, Sample, TimeTables, Window};
 pub(crate) use trace::EventExtent;

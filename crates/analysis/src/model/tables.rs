@@ -221,6 +221,9 @@ pub const BELOW_THRESHOLD: &str = "[below the stack threshold]";
 /// threshold have one.
 pub const NOT_BELOW_THRESHOLD: &str = "[not below the stack threshold]";
 
+/// The name of the outermost frame of a stack that was deeper than the limit.
+pub const DEEPER_FRAMES_CUT: &str = "[deeper frames cut]";
+
 impl Frame {
     /// Returns a frame with this name and without an address, for an entry that is not a function.
     pub fn named(function: impl Into<Arc<str>>) -> Frame {

@@ -492,6 +492,9 @@ fn device(processes: &[Process]) -> Option<DeviceTotals> {
         joined.totals.add(&device.totals);
         joined.totals.peak_bytes = peak_bytes;
         joined.images = joined.images.saturating_add(device.images);
+        if let Some(pools) = &device.pools {
+            joined.pools.get_or_insert_default().add(pools);
+        }
         for sum in &device.devices {
             match joined.devices.iter_mut().find(|known| known.device == sum.device) {
                 Some(known) => {

@@ -213,14 +213,13 @@ impl<'a> Candidate<'a> {
                 || roles::is_tracker(&image.program, &image.command),
             heap_bytes: image.peak_bytes,
             peak_bytes: image.peak_bytes,
-            // Headers do not contain the course over time: a rise and fall at constant rates.
-            held: image.peak_bytes as f64 / 2.0 * image.duration_ns as f64 / 1e9,
+            // Headers do not contain the course over time.
+            held: image.peak_bytes as f64 * image.duration_ns as f64 / 1e9,
         }
     }
 }
 
-/// Returns the memory-time of the heap of a process, in byte-seconds: between samples, the peak and
-/// the end, live bytes change at constant rates.
+/// Returns the memory-time of the heap of a process, in byte-seconds, from samples, peak and end.
 fn of_heap(process: &Process) -> f64 {
     let (peak, totals) = (process.peak_time_ns, &process.totals);
     let samples = process.time.samples.iter().map(|sample| (sample.time_ns, sample.live_bytes));
@@ -231,13 +230,14 @@ fn of_heap(process: &Process) -> f64 {
     area(points)
 }
 
-/// Returns the area below points in order of time, in byte-seconds.
+/// Returns the area below points in order of time, in byte-seconds. Samples are steps: a change of
+/// live bytes has a sample of its own.
 fn area(points: impl IntoIterator<Item = (u64, u64)>) -> f64 {
     let mut last = (0, 0);
     let mut sum = 0.0;
     for (time_ns, bytes) in points {
         let seconds = time_ns.saturating_sub(last.0) as f64 / 1e9;
-        sum += seconds * (last.1 as f64 + bytes as f64) / 2.0;
+        sum += seconds * last.1 as f64;
         last = (time_ns.max(last.0), bytes);
     }
     sum

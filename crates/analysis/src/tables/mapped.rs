@@ -13,8 +13,8 @@ use super::mapping_class::{self, Described};
 use super::site_table::{Dimensions, SiteTable};
 use crate::model::{
     Device, DeviceApi, DeviceClass, DeviceMemory, DeviceSum, DeviceTotals, Frame, Mapped,
-    MappedChange, MappedTotals, Mapping, MappingClass, Measures, Module, Site, SiteKind, StackId,
-    StackNode, Sum,
+    MappedChange, MappedTotals, Mapping, MappingClass, Measures, Module, PoolBytes, Site, SiteKind,
+    StackId, StackNode, Sum,
 };
 use crate::profile::annotations::{Named, Scope};
 use crate::profile::parsed::{MappedProfile, Profile, Space};
@@ -93,8 +93,8 @@ pub(super) fn device_tables(
     };
     let (device, totals, peak_time_ns) =
         tables_of(profile, Space::Device, (of, stacks), kind, now_ns)?;
-    let devices = by_device(&device);
-    Some((device, DeviceTotals { totals, peak_time_ns, devices, images: 1 }))
+    let (devices, pools) = (by_device(&device), pools(&device.sites));
+    Some((device, DeviceTotals { totals, peak_time_ns, devices, pools, images: 1 }))
 }
 
 fn device_memory(key: DeviceKey) -> DeviceMemory {
@@ -249,6 +249,24 @@ fn by_class(sites: &[Site]) -> Vec<(MappingClass, Measures)> {
     };
     let occurs = |(_, measures): &(MappingClass, Measures)| measures.allocations > 0;
     MappingClass::ALL.into_iter().map(sum).filter(occurs).collect()
+}
+
+/// Returns the bytes of pools; `None` without chunks of pools.
+fn pools(sites: &[Site]) -> Option<PoolBytes> {
+    let mut sum: Option<PoolBytes> = None;
+    for Site { kind, measures, .. } in sites {
+        let (at_peak, live) = (measures.at_peak_bytes, measures.live_bytes);
+        let none = PoolBytes::default();
+        let part = match kind {
+            kind if kind.is_pool_chunk() => PoolBytes { idle_at_peak: at_peak, idle: live, ..none },
+            kind if kind.is_pool_block() => {
+                PoolBytes { in_use_at_peak: at_peak, in_use: live, ..none }
+            }
+            _ => continue,
+        };
+        sum.get_or_insert_default().add(&part);
+    }
+    sum
 }
 
 /// Returns the sums by device, with the peak of each as far as all changes are known.

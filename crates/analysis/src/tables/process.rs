@@ -17,9 +17,10 @@ use super::trace::{self, Became};
 use super::unrecorded;
 use crate::collections::trie::{Trie, TrieNode};
 use crate::model::{
-    Attribution, BELOW_THRESHOLD, CodeKind, Completeness, End, Frame, FrameId, Identity, ImageRole,
-    Lifetime, Loss, Mark, Measures, Mode, Module, ModuleId, NOT_BELOW_THRESHOLD, Off, Process,
-    Rank, Site, SiteRows, StackId, StackNode, Sum, Tables, TimeTables, UnwinderStats,
+    Attribution, BELOW_THRESHOLD, CodeKind, Completeness, DEEPER_FRAMES_CUT, End, Frame, FrameId,
+    Identity, ImageRole, Lifetime, Loss, Mark, Measures, Mode, Module, ModuleId,
+    NOT_BELOW_THRESHOLD, Off, Process, Rank, Site, SiteRows, StackId, StackNode, Sum, Tables,
+    TimeTables, UnwinderStats,
 };
 use crate::profile::parsed;
 use crate::profile::parsed::{NO_MODULE, PYTHON, Profile};
@@ -404,7 +405,7 @@ fn stack_of_unseen(frames: &mut Vec<Frame>, stacks: &mut Vec<StackNode>) -> Stac
 fn mark(place: &parsed::Place) -> Option<&'static str> {
     match place.offset {
         _ if place.module != NO_MODULE => None,
-        mark if mark == format::Gap::TooDeep as u64 => Some("[deeper frames cut]"),
+        mark if mark == format::Gap::TooDeep as u64 => Some(DEEPER_FRAMES_CUT),
         mark if mark == format::Gap::NoRoom as u64 => Some("[frames not stored]"),
         mark if mark == format::Gap::BelowThreshold as u64 => Some(BELOW_THRESHOLD),
         mark if mark == format::Gap::AboveThreshold as u64 => Some(NOT_BELOW_THRESHOLD),

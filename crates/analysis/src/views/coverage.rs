@@ -24,6 +24,9 @@ pub struct Uncovered {
     /// Highest resident memory that is neither heap nor belongs to a file, a stack, the recorder,
     /// or, if something was allocated, recorded mappings; 0 if unknown.
     pub other_bytes: u64,
+    /// Whether nothing was allocated, and these are recorded mappings: the program can have mapped
+    /// them itself, as well as an unknown allocator.
+    pub is_mapped: bool,
 }
 
 /// Returns how much memory a process used without allocating it through the recorder.
@@ -38,10 +41,11 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
     }
     let heap_bytes = process.totals.peak_bytes;
     let other = Memory::over_time(process).map(|memory| memory.unrecorded_bytes);
-    let other_bytes = other.max().unwrap_or(0);
+    let unrecorded_bytes = other.max().unwrap_or(0);
+    let other_bytes = unrecorded_bytes;
     let is_little = heap_bytes < other_bytes / HEAP_PART && other_bytes >= RESIDENT_LEAST_BYTES;
     if process.totals.allocations > 0 || process.totals.failed > 0 {
-        return is_little.then_some(Uncovered { heap_bytes, other_bytes });
+        return is_little.then_some(Uncovered { heap_bytes, other_bytes, is_mapped: false });
     }
     if process.completeness.losses.iter().any(|loss| ALLOCATIONS_LOST.contains(&loss.name)) {
         return None; // it was seen, and not stored
@@ -50,7 +54,8 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
     let anonymous = Memory::over_time(process).map(|memory| anonymous_bytes(&memory)).max();
     let is_known_little = anonymous.is_some_and(|bytes| bytes < ANONYMOUS_LEAST_BYTES);
     let other_bytes = anonymous.unwrap_or(0);
-    (is_little || !is_known_little).then_some(Uncovered { heap_bytes, other_bytes })
+    let is_mapped = other_bytes > 0 && unrecorded_bytes < ANONYMOUS_LEAST_BYTES;
+    (is_little || !is_known_little).then_some(Uncovered { heap_bytes, other_bytes, is_mapped })
 }
 
 /// Returns the resident bytes of private mappings without a file.

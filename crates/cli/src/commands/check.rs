@@ -30,6 +30,7 @@ use heaptide_render::shared::heading::{removed_images, sampling_says};
 use heaptide_render::shared::losses::{lost_events, uncounted_events};
 use heaptide_render::shared::quantity::{bytes, count, counted};
 use heaptide_render::text::missing;
+use nix::sys::signal::Signal;
 use nix::unistd::mkdtemp;
 
 use super::leaks;
@@ -301,9 +302,17 @@ impl Subject {
         match run(&words(&path, rules, options)?, write::check) {
             Err(Stop::Status(status)) if !options.ignore_status => {
                 let program = program.to_string_lossy();
+                let signal = Signal::try_from(i32::from(status) - 128);
+                let end = match signal {
+                    Ok(signal) => format!(
+                        "was killed by signal {} ({}), or ended with exit status {status}",
+                        signal as i32,
+                        signal.as_str()
+                    ),
+                    Err(_) => format!("ended with exit status {status}"),
+                };
                 return Err(Error::new(format!(
-                    "{program} ended with exit status {status}, so its memory was not checked; use \
-                     --ignore-status to check it"
+                    "{program} {end}, so its memory was not checked; use --ignore-status to check it"
                 ))
                 .into());
             }

@@ -272,6 +272,9 @@ fn what_cannot_be_checked_is_one_line_and_skipped_by_bisect() {
     assert!(refused(&failed).ends_with(
         "ended with exit status 3, so its memory was not checked; use --ignore-status to check it"
     ));
+    let killed = trial.check(&["--max", "peak=1G", "--", "sh", "-c", "kill -9 $$"]);
+    let line = "sh was killed by signal 9 (SIGKILL), or ended with exit status 137, so its memory";
+    assert!(refused(&killed).contains(line), "{}", killed.stderr);
     assert_eq!(
         trial.check(&["--ignore-status", "--max", "peak=1G", "--", program, "1", "3"]).status,
         0

@@ -134,7 +134,8 @@ dangers! {
 }
 
 /// Programs that other tests run, with arguments, libraries or signals.
-const ELSEWHERE: [&str; 128] = [
+const ELSEWHERE: [&str; 129] = [
+    "arenas.c",
     "device.c",
     "device_arrays.c",
     "device_attached.c",

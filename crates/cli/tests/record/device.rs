@@ -96,6 +96,33 @@ fn views_of_device_memory() {
     assert!(page.contains("CUDA device 1 12.0 MiB"));
 }
 
+/// Blocks of pools have their own stacks, and each byte counts once.
+#[test]
+fn views_of_blocks_that_libraries_hand_out() {
+    let trial = Trial::new("device_pools.c", "device-pools-views", &[], &[]);
+    let recording = trial.recording(&[]).expect("a recording");
+    let shown = |words: &[&str]| in_one_line(&answer(&recording, &trial.scratch, words));
+    let host = shown(&["report"]);
+    let line = "CUDA device 1 4.00 MiB, pools with 16.0 MiB in use and 8.00 MiB idle, 24.0 MiB";
+    assert!(host.contains(line), "{host}");
+    let device = shown(&["report", "--kind", "device"]);
+    for line in ["20.0 MiB 9.00 MiB 11.0 MiB", "own", "4.00 MiB 3.00 MiB 1.00 MiB", "PyTorch"] {
+        assert!(device.contains(line), "{line}: {device}");
+    }
+    let query = "SELECT class,label,sum(allocations) AS n,sum(live_bytes) AS live,\
+                 sum(at_peak_bytes) AS peak WHERE label GROUP BY class,label ORDER BY class,label \
+                 FORMAT csv";
+    let rows = answer(&recording, &trial.scratch, &["query", query, "--kind", "device"]);
+    let expected = "class,label,n,live,peak\npool_block,PyTorch,11,12582912,16777216\n\
+                    pool_block,own,2,0,0\npool_chunk,PyTorch,6,1048576,1048576\n\
+                    pool_chunk,own,1,11534336,7340032\n";
+    assert_eq!(rows, expected);
+    let folded =
+        answer(&recording, &trial.scratch, &["export", "--format", "folded", "--kind", "device"]);
+    let of_tensors = |line: &&str| line.ends_with("main;tensor;hand_out 9437184");
+    assert_eq!(folded.lines().filter(of_tensors).count(), 1, "{folded}");
+}
+
 /// Sums do not depend on the mode.
 #[test]
 fn totals_in_each_mode() {

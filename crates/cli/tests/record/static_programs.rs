@@ -2,7 +2,9 @@
 //! programs that are otherwise linked dynamically, programs that a shell executes, and failures.
 
 use crate::expectations::evaluate;
-use crate::harness::{Guest, check_with, clean, recorded, report, report_of_kind, run, scratch};
+use crate::harness::{
+    Guest, Trial, check_with, clean, heaptide, recorded, report, report_of_kind, run, scratch,
+};
 use crate::recording::{list, number};
 use heaptide_fixtures::skips::{ROOT, is_root, skip};
 use serde_json::Value;
@@ -61,6 +63,25 @@ fn at_a_fixed_address() {
 #[test]
 fn position_independent() {
     linked("-static-pie");
+}
+
+/// What threads have freed is free memory of the allocator, not memory of which nothing is known.
+#[test]
+fn free_memory_of_the_arenas_of_threads() {
+    for flag in ["-static", "-static-pie", "-O1"] {
+        let name = format!("arenas{flag}");
+        let trial = Trial::new("arenas.c", &name, &[flag], &[]);
+        let recording = trial.recording(&[]).expect("a recording");
+        let mut command = heaptide();
+        command.args(["memory", "--format", "json"]).arg(&recording);
+        let text = run(&mut command, &trial.scratch).stdout;
+        let memory: Value = serde_json::from_str(&text).expect("JSON");
+        let account = &memory["processes"][0]["account"];
+        let heap = list(account, "rows").iter().find(|row| row["name"] == "heap").expect("a heap");
+        let free = list(heap, "children").iter().find(|row| row["name"] == "free");
+        let bytes = free.map_or(0, |row| number(row, "resident_bytes"));
+        assert!((36 << 20..40 << 20).contains(&bytes), "{flag}: {text}");
+    }
 }
 
 /// Returns the allocations of each process image whose program has this name.

@@ -463,7 +463,7 @@ pub(crate) use family_entry;
 /// the beginning of the function's record, and continues in the moved start, which is behind it.
 macro_rules! notified_entry {
     () => {{
-        /// Entered with the function's record in x17. The function is one of another library, so it may
+        /// Entered with the function's record in x17. Callers are in other libraries, so it may
         /// change the registers that functions may change.
         #[unsafe(naked)]
         unsafe extern "C" fn entered() {

@@ -434,8 +434,8 @@ pub(crate) use family_entry;
 /// the beginning of the function's record, and continues in the moved start, which is behind it.
 macro_rules! notified_entry {
     () => {{
-        /// Entered with the function's record on the stack, above the return address. The function is
-        /// one of another library, so it may change the registers that functions may change.
+        /// Entered with the function's record on the stack, above the return address. Callers are
+        /// in other libraries, so it may change the registers that functions may change.
         #[unsafe(naked)]
         unsafe extern "C" fn entered() {
             core::arch::naked_asm!(

@@ -6,8 +6,8 @@
 
 use crate::api::regions::{self, Block, Label};
 use crate::api::{control, monitors, windows};
-use crate::event::device;
 use crate::event::device_pools::{self, HandedOut};
+use crate::event::device_state;
 use crate::event::inside::{Entry, Inside, here};
 use crate::event::lane::{self, LaneState};
 use crate::event::marks::{self, Patience};
@@ -298,7 +298,7 @@ pub extern "C" fn pool_remove<F: Front>(chunk: u64) -> i32 {
 /// Returns whether an address can be one of device memory: some is known, and no memory of the host
 /// that has a name contains it.
 fn is_on_device(address: u64) -> bool {
-    device::is_recorded() && !regions::is_named(address)
+    device_state::is_recorded() && !regions::is_named(address)
 }
 
 /// Defines functions for which the caller's stack is recorded: like hooks, they pass its registers.

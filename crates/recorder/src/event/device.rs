@@ -3,36 +3,16 @@
 //! Counted at the calls, also if the driver does the work later, in the order of a stream. Unknown
 //! memory, such as that of other processes, counts nothing when it is freed.
 
-use crate::event::device_pools::Pools;
+use crate::event::device_state::{Device, acquire, enter, is_announced, is_recorded};
 use crate::event::inside::Entry;
-use crate::event::outside_heap::{Caller, OutsideHeap, is_any_live};
-use crate::event::process::{State, process};
-use crate::store::device_table::{Block, By, DeviceTable, Key};
+use crate::event::outside_heap::Caller;
+use crate::store::device_table::{Block, By, Key};
 use crate::store::ids::{NameId, SiteId};
 use crate::store::names;
-use crate::store::outside_records::{Dimensions, Gone, Space};
+use crate::store::outside_records::Gone;
 use crate::store::shared::store;
 use crate::sys::front::Front;
-use crate::sys::locked::{Held, Locked};
-use crate::sys::wiped::Wiped;
 use heaptide_format::{DEVICE_UNKNOWN, DeviceApi, DeviceClass, DeviceKey, Loss};
-
-/// The known device memory of the process. All zeros: none.
-pub struct Device {
-    pub table: DeviceTable,
-    pub counted: OutsideHeap,
-    /// What libraries hand out.
-    pub pools: Pools,
-}
-
-// SAFETY: all zeros is a free lock and no memory.
-#[unsafe(link_section = ".bss.wiped")]
-static DEVICE: Wiped<Locked<Device>> = unsafe { Wiped::new() };
-
-/// Makes forked children start without device memory: they cannot use that of their parent.
-pub fn wipe_in_children() {
-    DEVICE.wipe_in_children();
-}
 
 /// New device memory.
 pub struct Made {
@@ -99,12 +79,6 @@ pub fn withdrawn<F: Front>(entry: Entry, apis: &[DeviceApi], address: u64) {
     {
         device.discharge(&caller, block);
     }
-}
-
-/// Returns whether it is a site of memory that counts only because the program announced it.
-pub fn is_announced(site: SiteId) -> bool {
-    let key = Dimensions::of_site(site).map(|of| DeviceKey::unpack(of.key));
-    key.is_some_and(|key| key.class == DeviceClass::Announced as u8)
 }
 
 /// A release that is about to happen. The memory is removed before the call, since another thread
@@ -209,27 +183,6 @@ pub fn ended<F: Front>(entry: Entry, what: Ended) {
     while let Some((_, block)) = device.table.take_next(&mut place, is_it) {
         device.discharge(&caller, block);
     }
-}
-
-/// Returns whether device memory is live, so that its end has to be recorded.
-pub fn is_recorded() -> bool {
-    process().state() == State::Active && is_any_live(Space::Device)
-}
-
-/// Returns the calling thread, and the device memory.
-pub fn enter<F: Front>(entry: Entry) -> Option<(Caller, Held<'static, Device>)> {
-    let caller = Caller::enter::<F>(entry)?;
-    Some((caller, acquire()?))
-}
-
-/// Returns the device memory.
-pub fn acquire() -> Option<Held<'static, Device>> {
-    let Some(mut device) = DEVICE.get().acquire() else {
-        store().lost(Loss::NoMapping);
-        return None;
-    };
-    device.counted.records.space = Space::Device;
-    Some(device)
 }
 
 impl Device {

@@ -3,22 +3,16 @@
 //! bytes of a block are subtracted from its chunk: each byte counts once, and what is left of a
 //! chunk is not in use.
 
-use crate::event::device::{Device, acquire, enter, is_announced, is_recorded};
+use crate::event::device_state::{Device, acquire, enter, is_announced, is_recorded};
 use crate::event::inside::Entry;
 use crate::event::outside_heap::{Caller, mode};
-use crate::store::device_chunks::{Chunk, DeviceChunks};
-use crate::store::device_table::{Block, By, DeviceTable, Key};
+use crate::store::device_chunks::Chunk;
+use crate::store::device_table::{Block, By, Key};
 use crate::store::ids::{NameId, SiteId};
 use crate::store::outside_records::Dimensions;
 use crate::store::shared::store;
 use crate::sys::front::Front;
 use heaptide_format::{DEVICE_UNKNOWN, DeviceClass, DeviceKey, Loss, Mode};
-
-/// All chunks, and the blocks in them. All zeros: none.
-pub struct Pools {
-    chunks: DeviceChunks,
-    blocks: DeviceTable,
-}
 
 /// A block that a library hands out.
 pub struct HandedOut {
@@ -171,22 +165,6 @@ impl Device {
         self.lend(key, bytes, 1);
     }
 
-    /// Subtracts the bytes of a block from its chunks, or adds them if `sign` is negative.
-    fn lend(&mut self, key: Key, bytes: u64, sign: i64) {
-        let mut at = key.value;
-        let end = key.value + bytes;
-        while let Some(chunk) = self.pools.chunks.around(at, key.device).filter(|_| at < end) {
-            let part_end = chunk.end().min(end);
-            let part = (part_end - at).cast_signed() * sign;
-            chunk.lent_bytes = chunk.lent_bytes.wrapping_add_signed(part);
-            let owner = chunk.owner;
-            if let Some(memory) = self.table.get(owner) {
-                self.counted.lend(memory.site, part);
-            }
-            at = part_end;
-        }
-    }
-
     /// Ends a block. Returns false if it is not known.
     #[inline(never)]
     fn end_block(&mut self, key: Key) -> bool {
@@ -194,47 +172,5 @@ impl Device {
         self.counted.take_back(site, bytes);
         self.lend(key, bytes, -1);
         true
-    }
-
-    /// Ends the chunk that begins where this memory does, if it is one, before the memory ends.
-    #[inline(never)]
-    pub fn end_chunk(&mut self, key: Key) {
-        if matches!(key.by, By::Address | By::View)
-            && let Some(&mut chunk) = self.pools.chunks.around(key.value, key.device)
-            && (chunk.start, chunk.owner.device) == (key.value, key.device)
-        {
-            self.end(chunk);
-        }
-    }
-
-    /// Ends the chunks of all memory for which `is_it` holds, before this memory ends.
-    #[inline(never)]
-    pub fn end_chunks(&mut self, is_it: impl Fn(&Key, &Block) -> bool) {
-        let mut next = 0;
-        while let Some(chunk) = self.pools.chunks.get(next) {
-            let memory = self.table.get(chunk.owner);
-            if memory.is_some_and(|memory| is_it(&chunk.owner, memory)) {
-                self.end(chunk); // the next one has its place now
-            } else {
-                next += 1;
-            }
-        }
-    }
-
-    /// Ends a chunk, after the blocks in it.
-    fn end(&mut self, chunk: Chunk) {
-        let device = chunk.owner.device;
-        let is_in = |block: &Key, of: &Block| {
-            let end = block.value.saturating_add(of.bytes);
-            block.device == device && block.value < chunk.end() && end > chunk.start
-        };
-        let mut place = 0;
-        while let Some((key, Block { site, bytes, .. })) =
-            self.pools.blocks.take_next(&mut place, is_in)
-        {
-            self.counted.take_back(site, bytes);
-            self.lend(key, bytes, -1);
-        }
-        self.pools.chunks.take(chunk.start, device);
     }
 }

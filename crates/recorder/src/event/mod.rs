@@ -4,6 +4,7 @@ pub mod account_ranges;
 pub mod accounts;
 pub mod device;
 pub mod device_pools;
+pub mod device_state;
 pub mod exit;
 pub mod fast_path;
 pub mod gate;

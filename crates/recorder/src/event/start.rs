@@ -4,8 +4,8 @@ use crate::event::marks::{self, Patience};
 use crate::event::process::{self, Process, State, count_unrecorded, process};
 use crate::event::requests::{self, threshold};
 use crate::event::{
-    accounts, device, lane, live_mappings, monitors, output, python_codes, python_interpreter,
-    regions, search, stacks, timeline, trace, trace_extents, windows,
+    accounts, device_state, lane, live_mappings, monitors, output, python_codes,
+    python_interpreter, regions, search, stacks, timeline, trace, trace_extents, windows,
 };
 use crate::store::control_words::set;
 use crate::store::shared::{Store, store};
@@ -179,7 +179,7 @@ fn wipe_in_children() -> Result<(), Errno> {
         lane::wipe_in_children,
         windows::wipe_in_children,
         live_mappings::wipe_in_children,
-        device::wipe_in_children,
+        device_state::wipe_in_children,
         marks::wipe_in_children,
         timeline::wipe_in_children,
         spans::wipe_in_children,

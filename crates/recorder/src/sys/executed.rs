@@ -1,5 +1,5 @@
-//! The file of the program, and the path by which it was executed: the path of a link, if the file
-//! was reached through one.
+//! The file of the program, its program headers, and the path by which it was executed: the path of
+//! a link, if the file was reached through one.
 
 use crate::sys::kernel::{self, Fd, Path};
 use crate::sys::maps::kept_path;
@@ -7,7 +7,9 @@ use crate::sys::text::file_of;
 
 /// Maximum number of bytes of `/proc/self/auxv` that are read: it has some 25 entries of 16 bytes.
 const AUXILIARY_MAX: usize = 1024;
-/// The entry with the address of the path.
+/// The entries with address and number of the program headers, and with the address of the path.
+const AT_PHDR: u64 = 3;
+const AT_PHNUM: u64 = 5;
 const AT_EXECFN: u64 = 31;
 
 /// Returns the path of the program's file, also if the file was replaced or removed meanwhile.
@@ -20,7 +22,7 @@ pub fn program(buffer: &mut [u8]) -> Option<&[u8]> {
 /// Returns the file name of the path by which it was executed, if that still leads to the
 /// executable. `buffer` has room for a path.
 pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
-    let at = address()?;
+    let [at] = auxiliary([AT_EXECFN])?;
     let memory = open(b"/proc/self/mem\0")?;
     let read = kernel::read_at(memory, buffer, at);
     kernel::close(memory);
@@ -29,13 +31,22 @@ pub fn name(buffer: &mut [u8]) -> Option<&[u8]> {
     (identity(path)? == identity(b"/proc/self/exe\0")?).then(|| file_of(&path[..end]))
 }
 
-/// Returns the address of the path in memory.
-fn address() -> Option<u64> {
+/// Returns the address and the number of the program headers of the program's file.
+pub fn program_headers() -> Option<[u64; 2]> {
+    auxiliary([AT_PHDR, AT_PHNUM])
+}
+
+/// Returns entries of the auxiliary vector.
+fn auxiliary<const N: usize>(wanted: [u64; N]) -> Option<[u64; N]> {
     let mut buffer = [0u8; AUXILIARY_MAX];
     let entries = kernel::read_file(Path::new(b"/proc/self/auxv\0")?, &mut buffer).ok()?;
     let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
-    let entry = entries.chunks_exact(16).find(|entry| word(&entry[..8]) == Some(AT_EXECFN))?;
-    word(&entry[8..])
+    let mut found = [0; N];
+    for (entry, found) in wanted.into_iter().zip(&mut found) {
+        let mut all = entries.chunks_exact(16);
+        *found = word(&all.find(|known| word(&known[..8]) == Some(entry))?[8..])?;
+    }
+    Some(found)
 }
 
 fn open(path: &[u8]) -> Option<Fd> {

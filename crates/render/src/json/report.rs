@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use heaptide_analysis::attribution::Owners;
 use heaptide_analysis::model::{
     DeviceSum, DeviceTotals, Highest, Interception, Lane, Loss, MappedTotals, MappingClass,
-    Measure, Measures, Process, ProfileLimit, Rank, Recording, Run, Site, UnrecordedProgram,
+    Measure, Measures, PoolBytes, Process, ProfileLimit, Rank, Recording, Run, Site,
+    UnrecordedProgram,
 };
 use heaptide_analysis::trace::OnDisk;
 use heaptide_analysis::views::highest::live_requested_replayed;
@@ -283,6 +284,28 @@ struct DeviceEntry {
     live_bytes: u64,
     live_blocks: u64,
     devices: Vec<DeviceSumEntry>,
+    /// Null without pools.
+    pools: Option<PoolBytesEntry>,
+}
+
+/// Bytes of memory from which libraries hand out blocks.
+#[derive(serde::Serialize)]
+struct PoolBytesEntry {
+    in_use_at_peak_bytes: u64,
+    idle_at_peak_bytes: u64,
+    in_use_bytes: u64,
+    idle_bytes: u64,
+}
+
+impl PoolBytesEntry {
+    fn of(of: &PoolBytes) -> PoolBytesEntry {
+        PoolBytesEntry {
+            in_use_at_peak_bytes: of.in_use_at_peak,
+            idle_at_peak_bytes: of.idle_at_peak,
+            in_use_bytes: of.in_use,
+            idle_bytes: of.idle,
+        }
+    }
 }
 
 /// The memory of one device.
@@ -322,6 +345,7 @@ impl DeviceEntry {
             live_bytes: t.live_bytes,
             live_blocks: t.live_blocks,
             devices: of.devices.iter().map(sum).collect(),
+            pools: of.pools.as_ref().map(PoolBytesEntry::of),
         }
     }
 }

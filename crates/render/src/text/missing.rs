@@ -2,7 +2,7 @@
 
 use heaptide_analysis::model::{DeviceApi, Loss, Off, Process, ProfileLimit, Recording};
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
-use heaptide_analysis::views::unstored::unstored_allocations;
+use heaptide_analysis::views::unstored::{cut_stacks, unstored_allocations};
 
 use crate::shared::losses::{is_of_events, is_significant, meaning};
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
@@ -161,7 +161,16 @@ fn unexplained(process: &Process) -> Option<Uncovered> {
 
 /// Returns what is missing, and why.
 fn nearly_all_of(uncovered: Uncovered) -> (&'static str, String) {
-    let Uncovered { heap_bytes, other_bytes } = uncovered;
+    let Uncovered { heap_bytes, other_bytes, is_mapped } = uncovered;
+    if is_mapped {
+        let why = format!(
+            "none was made through the recorder; {} of anonymous memory are recorded mappings \
+             (see --kind mapped), of the program itself or of an allocator that the recorder \
+             cannot find",
+            bytes(other_bytes)
+        );
+        return ("allocations, if there were any", why);
+    }
     let resident = match other_bytes {
         0 => String::new(),
         most => format!(", while {} of anonymous memory were resident", bytes(most)),
@@ -205,6 +214,9 @@ fn profile_limits(recording: &Recording) -> Option<String> {
 const OF_LIMIT: [&str; 6] =
     ["no_site", "no_node", "no_module", "no_sample", "no_scope", "no_region"];
 
+/// The loss of stacks that are deeper than the limit.
+const TOO_DEEP: &str = "too_deep";
+
 fn losses(recording: &Recording) -> Vec<String> {
     let all = &recording.processes;
     let sum = |of: fn(&Process) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
@@ -221,6 +233,11 @@ fn losses(recording: &Recording) -> Vec<String> {
             Some(known) => known.count = known.count.saturating_add(loss.count),
             None => found.push(*loss),
         }
+    }
+    // The unwinder cuts many stacks of a thread at once.
+    let cut = sum(cut_stacks);
+    for loss in found.iter_mut().filter(|loss| loss.name == TOO_DEEP && cut > 0) {
+        loss.count = cut;
     }
     let line = |loss: &Loss| {
         let (n, meaning) = (loss.count, meaning(all.iter(), loss));

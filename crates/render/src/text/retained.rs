@@ -212,7 +212,11 @@ impl Page<'_> {
             Moment::End { time_ns, before_python_ended: true, .. } => {
                 format!(" when Python began to end, after {}", duration(time_ns))
             }
-            Moment::End { time_ns, .. } => format!(" at exit, after {}", duration(time_ns)),
+            // The search itself is not part of the program's time.
+            Moment::End { time_ns, .. } => {
+                let end_ns = time_ns.min(self.process.lifetime.duration_ns);
+                format!(" at exit, after {}", duration(end_ns))
+            }
         };
         writeln!(
             out,

@@ -68,7 +68,8 @@ pub fn write(out: &mut Screen, process: &Process, view: &View) -> io::Result<()>
     };
     writeln!(out, "{} of {}, {way}\n", measure.name(), amount(measure, whole))?;
     let nodes = if view.by_line { "line" } else { "function" };
-    let heading = format!("  inclusive               own               {nodes}");
+    let own = if view.bottom_up { "   " } else { "own" };
+    let heading = format!("  inclusive               {own}               {nodes}");
     writeln!(out, "{}", Style::Heading.of(heading))?;
     let shown = tree.nodes.iter().filter(|node| node.inclusive >= least);
     let shown = shown.filter_map(|node| node.function).map(|id| functions.first_frame(id));
@@ -145,7 +146,8 @@ impl Printer<'_> {
         }
         if root.own >= self.least {
             let name = if self.view.bottom_up { "(no stack, or too small)" } else { "(no stack)" };
-            self.row(out, root.own, root.own, name, "")?;
+            let own = if self.view.bottom_up { 0 } else { root.own };
+            self.row(out, root.own, own, name, "")?;
         }
         Ok(())
     }
@@ -209,6 +211,8 @@ impl Printer<'_> {
         }
         let label = if is_own(self.process, frame) { Style::Own.of(label) } else { label };
         let place = Style::Minor.of(place);
+        // Of a function that allocates, the values are its own; its callers have none.
+        let own = if self.view.bottom_up { 0 } else { own };
         self.row(out, inclusive, own, &format!("{}{branch}{source}{label}", at.guides), &place)
     }
 

@@ -241,7 +241,7 @@ fn much_memory_for_a_short_time_outweighs_little_for_a_long_time() {
 
 #[test]
 fn memory_time_is_the_area_below_samples_and_the_peak() {
-    assert_eq!(area([(1_000_000_000, 10), (3_000_000_000, 20)]), 5.0 + 30.0);
+    assert_eq!(area([(1_000_000_000, 10), (3_000_000_000, 20)]), 20.0);
     let mut process = Run::of(APP, "app", 100, 4.0).0.remove(0);
     (process.totals.live_bytes, process.peak_time_ns) = (0, 2_000_000_000);
     assert_eq!(of_heap(&process), 200.0);
@@ -251,7 +251,7 @@ fn memory_time_is_the_area_below_samples_and_the_peak() {
         ..Sample::default()
     };
     process.time.samples = vec![sample(1, 0), sample(3, 100)];
-    assert_eq!(of_heap(&process), 0.0 + 50.0 + 100.0 + 50.0);
+    assert_eq!(of_heap(&process), 0.0 + 0.0 + 100.0 + 100.0);
 }
 
 /// The line had peaks of the heap beside a table of peaks with mappings.
@@ -305,4 +305,14 @@ fn workers_are_joined_in_their_place() {
     assert_eq!(joined.totals.peak_bytes, 3 * MIB);
     assert_eq!(joined.totals.allocations, 2, "a block of each");
     assert_eq!(joined.identity.command, ["app"]);
+}
+
+/// Memory that is held until the end counts as much as memory that is freed there.
+#[test]
+fn live_bytes_are_steps() {
+    let second = 1_000_000_000;
+    let held = [(0, 20), (3 * second, 20)];
+    let freed = [(0, 20), (3 * second, 0), (3 * second, 0)];
+    assert_eq!([area(held), area(freed)], [60.0; 2]);
+    assert_eq!(area([(second, 5), (2 * second, 7), (4 * second, 0)]), 19.0);
 }
