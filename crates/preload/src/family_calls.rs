@@ -287,13 +287,17 @@ extern "C" fn free(
         if function.shape == Shape::FreeSlow {
             inlined::note();
         }
-        match Inside::enter::<Preload>(entry) {
-            Some(mut inside) => step::on_free_of_size(&mut inside, block, usable),
-            None => record::count_nested_free(block, || usable),
-        }
+        count_free(entry, block, usable);
     }
     function.call(a, b, c);
     result
+}
+
+fn count_free(entry: Entry, block: Address, usable: u64) {
+    match Inside::enter::<Preload>(entry) {
+        Some(mut inside) => step::on_free_of_size(&mut inside, block, usable),
+        None => record::count_nested_free(block, || usable),
+    }
 }
 
 /// A function that calls another one for each block of a heap, if its second argument is true, and
@@ -315,10 +319,7 @@ extern "C" fn free_heap(
     let entry = Entry { sp, bp };
     free_blocks_of(heap, function, |block| {
         if let Some(usable) = take_size(block) {
-            match Inside::enter::<Preload>(entry) {
-                Some(mut inside) => step::on_free_of_size(&mut inside, block, usable),
-                None => record::count_nested_free(block, || usable),
-            }
+            count_free(entry, block, usable);
         }
     });
     function.call(heap, b, c);

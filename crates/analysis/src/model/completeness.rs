@@ -90,6 +90,34 @@ pub struct Loss {
     pub count: u64,
 }
 
+/// Losses of events that are missing from the counters, and of events that are charged to no stack.
+const UNCOUNTED: [&str; 2] = ["no_lane", "no_shadow"];
+const WITHOUT_STACK: &str = "no_site";
+
+impl Loss {
+    /// Returns whether events are missing from the counters.
+    pub fn is_uncounted(&self) -> bool {
+        UNCOUNTED.contains(&self.name)
+    }
+
+    /// Returns whether whole events were lost, rather than parts of their stacks.
+    pub fn is_of_events(&self) -> bool {
+        self.is_uncounted() || self.name == WITHOUT_STACK
+    }
+}
+
+impl Completeness {
+    /// Returns the number of events that are missing from the counters or charged to no stack.
+    pub fn lost_events(&self) -> u64 {
+        self.losses.iter().filter(|loss| loss.is_of_events()).map(|loss| loss.count).sum()
+    }
+
+    /// Returns the number of events that are missing from the counters.
+    pub fn uncounted_events(&self) -> u64 {
+        self.losses.iter().filter(|loss| loss.is_uncounted()).map(|loss| loss.count).sum()
+    }
+}
+
 /// An allocator that the program contains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interception {

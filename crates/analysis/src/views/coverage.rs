@@ -13,9 +13,6 @@ const HEAP_PART: u64 = 20;
 /// few pages of the loader; programs such as `true` have no more.
 const ANONYMOUS_LEAST_BYTES: u64 = 64 << 10;
 
-/// Losses of allocations that no total contains.
-const ALLOCATIONS_LOST: [&str; 2] = ["no_lane", "no_shadow"];
-
 /// The memory of such a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uncovered {
@@ -47,7 +44,7 @@ pub fn uncovered(process: &Process) -> Option<Uncovered> {
     if process.totals.allocations > 0 || process.totals.failed > 0 {
         return is_little.then_some(Uncovered { heap_bytes, other_bytes, is_mapped: false });
     }
-    if process.completeness.losses.iter().any(|loss| ALLOCATIONS_LOST.contains(&loss.name)) {
+    if process.completeness.uncounted_events() > 0 {
         return None; // it was seen, and not stored
     }
     // All anonymous memory, since an unknown allocator can use recorded mappings.

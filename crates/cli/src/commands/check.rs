@@ -27,7 +27,6 @@ use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target, values};
 use heaptide_render::shared::answer::Answer;
 use heaptide_render::shared::heading::{removed_images, sampling_says};
-use heaptide_render::shared::losses::{lost_events, uncounted_events};
 use heaptide_render::shared::quantity::{bytes, count, counted};
 use heaptide_render::text::missing;
 use nix::sys::signal::Signal;
@@ -386,7 +385,7 @@ fn measure(
 fn too_many_lost(process: &Process) -> Option<String> {
     /// The most that may be missing: one event in this.
     const PART: u64 = 1000;
-    let lost = uncounted_events(process);
+    let lost = process.completeness.uncounted_events();
     let totals = &process.totals;
     let counted = totals.allocations.saturating_add(totals.frees);
     (lost > counted / PART).then(|| {
@@ -445,7 +444,7 @@ fn heap_only(process: &Process, answer: &Answer) -> Option<String> {
 
 /// Returns what is missing in a process, so that its values may be too small.
 fn notes(process: &Process) -> Vec<String> {
-    let lost = lost_events(process);
+    let lost = process.completeness.lost_events();
     let lost = (lost > 0).then(|| format!("{} are not recorded", counted(lost, "event")));
     let missing = missing::of_process(process).into_iter();
     let missing = missing.map(|what| format!("not recorded: {what}"));

@@ -12,7 +12,6 @@ use crate::json::annotations::SCOPES;
 use crate::json::entries::{EndEntry, SamplingEntry};
 use crate::shared::difference::{Rows, View};
 use crate::shared::json_text;
-use crate::shared::losses::lost_events;
 use crate::shared::quantity::{rfc3339, seconds};
 use crate::shared::sequence::seq;
 
@@ -96,7 +95,7 @@ impl Serialize for Compared<'_> {
         }
         map.serialize_entry("part", &process.completeness.part)?;
         map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
-        map.serialize_entry("lost_events", &lost_events(process))?;
+        map.serialize_entry("lost_events", &process.completeness.lost_events())?;
         map.end()
     }
 }

@@ -19,7 +19,6 @@ use crate::json::sites::{FrameNumbers, SiteEntry};
 use crate::shared::answer::Answer;
 use crate::shared::hex::hex;
 use crate::shared::json_text;
-use crate::shared::losses::lost_events;
 use crate::shared::quantity::{rfc3339, seconds};
 use crate::shared::sequence::seq;
 
@@ -434,7 +433,7 @@ impl Serialize for Totals<'_> {
             map.serialize_entry(measure.name(), &value(*measure, &process.totals, process.mode))?;
         }
         map.serialize_entry("peak_time_s", &seconds(process.peak_time_ns))?;
-        map.serialize_entry("lost_events", &lost_events(process))?;
+        map.serialize_entry("lost_events", &process.completeness.lost_events())?;
         map.serialize_entry("peak_bound_bytes", &process.completeness.peak_bound_bytes)?;
         map.end()
     }

@@ -8,13 +8,6 @@ use super::quantity::count;
 /// Maximum number of programs named per reason.
 const PROGRAMS: usize = 5;
 
-/// Losses of events that are missing from the counters or from their stack; other losses truncate
-/// stacks.
-const LOST_EVENTS: [&str; 3] = ["no_lane", "no_shadow", "no_site"];
-
-/// Losses of events that are missing from the counters.
-const UNCOUNTED: [&str; 2] = ["no_lane", "no_shadow"];
-
 /// Losses of events are significant if they exceed this fraction of the allocations, …
 const EVENTS_PART: u64 = 1000;
 /// … other losses, which truncate stacks or the trace, if they exceed this fraction.
@@ -22,28 +15,11 @@ const OTHER_PART: u64 = 50;
 /// Prefixes of losses that always are: losses of whole processes and snapshots.
 const ALWAYS: [&str; 2] = ["child_", "no_snapshot"];
 
-/// Returns whether whole events were lost, rather than parts of their stacks.
-pub(crate) fn is_of_events(loss: &Loss) -> bool {
-    LOST_EVENTS.contains(&loss.name)
-}
-
 /// Returns whether a loss is a significant part of `allocations`.
 pub(crate) fn is_significant(loss: &Loss, allocations: u64) -> bool {
-    let part = if is_of_events(loss) { EVENTS_PART } else { OTHER_PART };
+    let part = if loss.is_of_events() { EVENTS_PART } else { OTHER_PART };
     ALWAYS.iter().any(|always| loss.name.starts_with(always))
         || loss.count >= allocations.div_ceil(part)
-}
-
-/// Returns the number of events that are missing from the counters or charged to no stack.
-pub fn lost_events(process: &Process) -> u64 {
-    let lost = process.completeness.losses.iter().filter(|l| LOST_EVENTS.contains(&l.name));
-    lost.map(|l| l.count).sum()
-}
-
-/// Returns the number of events that are missing from the counters.
-pub fn uncounted_events(process: &Process) -> u64 {
-    let lost = process.completeness.losses.iter().filter(|loss| UNCOUNTED.contains(&loss.name));
-    lost.map(|loss| loss.count).sum()
 }
 
 /// Describes which blocks a process freed without their allocation being known.

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{Mark, Measure, Process, ScopeId, Window};
-use heaptide_analysis::views::aggregate::{Group, Key, by_label, by_scope};
+use heaptide_analysis::views::aggregate::{Key, by_label, by_scope};
 
-use crate::shared::annotations::{in_totals, kind_name, lent, mark_says, shapes_say};
+use crate::shared::annotations::{in_totals, kind_name, mark_says, shapes_say};
 use crate::shared::names::elide_middle;
 use crate::shared::quantity::{counted, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -179,65 +179,78 @@ fn more(out: &mut Screen, found: usize, shown: usize, how: &str) -> io::Result<(
     }
 }
 
-/// A pool: its name, the bytes of its chunks, and those in use and idle.
+/// A pool: its name, its bytes at peak and at the end, and its blocks at the end.
 struct Pool<'a> {
     name: &'a str,
-    in_use: u64,
-    idle: u64,
+    at_peak: InUse,
+    at_end: InUse,
     blocks: u64,
 }
 
+/// Bytes that a pool hands out, and those of its chunks that it does not.
+#[derive(Clone, Copy, Default)]
+struct InUse {
+    in_use: u64,
+    idle: u64,
+}
+
+impl InUse {
+    fn whole(self) -> u64 {
+        self.in_use.saturating_add(self.idle)
+    }
+}
+
 fn pools(process: &Process) -> Vec<Pool<'_>> {
-    let lent = lent(process);
     let mut pools: Vec<Pool> = Vec::new();
     let groups = by_label(process);
-    let of_kind = |g: &&Group, chunks: bool| match g.key {
-        Key::Label(Some(_), kind) if chunks => kind.is_pool_chunk(),
-        Key::Label(Some(_), kind) => kind.is_pool_block(),
-        _ => false,
-    };
-    for g in groups.iter().filter(|g| of_kind(g, true)) {
-        let Key::Label(Some(id), kind) = g.key else { continue };
-        let name = &*process.tables.labels[id.0 as usize].name;
-        let in_use = lent.get(&(id, kind)).copied().unwrap_or(0);
-        match pools.last_mut().filter(|pool| pool.name == name) {
-            Some(pool) => {
-                pool.in_use = pool.in_use.saturating_add(in_use);
-                pool.idle = pool.idle.saturating_add(g.own.live_bytes);
-            }
-            None => pools.push(Pool { name, in_use, idle: g.own.live_bytes, blocks: 0 }),
+    let of_pools = groups.iter().filter_map(|group| match group.key {
+        Key::Label(Some(id), kind) => {
+            Some((&*process.tables.labels[id.0 as usize].name, kind, &group.own))
         }
+        _ => None,
+    });
+    let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
+    for (name, _, own) in of_pools.clone().filter(|(_, kind, _)| kind.is_pool_chunk()) {
+        let known = pools.iter().position(|pool| pool.name == name).unwrap_or_else(|| {
+            let (at_peak, at_end) = (InUse::default(), InUse::default());
+            pools.push(Pool { name, at_peak, at_end, blocks: 0 });
+            pools.len() - 1
+        });
+        add(&mut pools[known].at_peak.idle, own.at_peak_bytes);
+        add(&mut pools[known].at_end.idle, own.live_bytes);
     }
-    for g in groups.iter().filter(|g| of_kind(g, false)) {
-        let Key::Label(Some(id), _) = g.key else { continue };
-        let name = &*process.tables.labels[id.0 as usize].name;
-        if let Some(pool) = pools.iter_mut().find(|pool| pool.name == name) {
-            pool.blocks = pool.blocks.saturating_add(g.own.live_blocks);
-        }
+    for (name, _, own) in of_pools.filter(|(_, kind, _)| kind.is_pool_block()) {
+        let Some(pool) = pools.iter_mut().find(|pool| pool.name == name) else { continue };
+        add(&mut pool.at_peak.in_use, own.at_peak_bytes);
+        add(&mut pool.at_end.in_use, own.live_bytes);
+        add(&mut pool.blocks, own.live_blocks);
     }
-    pools.sort_by_key(|pool| Reverse(pool.in_use.saturating_add(pool.idle)));
+    pools.sort_by_key(|pool| Reverse((pool.at_peak.whole(), pool.at_end.whole())));
     pools
 }
 
 fn pool_rows(out: &mut Screen, pools: &[Pool], rows: usize) -> io::Result<()> {
     let columns = Columns([
-        right(10, "chunks"),
+        right(10, "at peak"),
         right(10, "in use"),
-        right(10, "idle"),
         right(6, "idle"),
-        right(9, "blocks"),
+        right(10, "at end"),
+        right(10, "in use"),
+        right(6, "idle"),
+        right(9, "blocks").optional(),
         last("pool"),
     ]);
     columns.heading(out)?;
-    for pool in pools.iter().take(rows) {
-        let all = pool.in_use.saturating_add(pool.idle);
+    for Pool { name, at_peak, at_end, blocks } in pools.iter().take(rows) {
         let cells = [
-            out.bytes(all),
-            out.bytes(pool.in_use),
-            out.bytes(pool.idle),
-            percent(pool.idle, all),
-            out.count(pool.blocks),
-            elide_middle(pool.name, out.fit(NAME)),
+            out.bytes(at_peak.whole()),
+            out.bytes(at_peak.in_use),
+            percent(at_peak.idle, at_peak.whole()),
+            out.bytes(at_end.whole()),
+            out.bytes(at_end.in_use),
+            percent(at_end.idle, at_end.whole()),
+            out.count(*blocks),
+            elide_middle(name, out.fit(NAME)),
         ];
         columns.row(out, cells)?;
     }

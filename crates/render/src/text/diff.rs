@@ -12,7 +12,6 @@ use crate::shared::command_line::command_line;
 use crate::shared::difference::{Rows, View, totals};
 use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ran, sampling_says};
-use crate::shared::losses::lost_events;
 use crate::shared::names::{elide_middle, printable, shorten};
 use crate::shared::printed_stack::{self, Line};
 use crate::shared::quantity::{amount, bytes, count, counted, date, short_count};
@@ -118,7 +117,8 @@ fn write_totals(out: &mut Screen, difference: &Difference) -> io::Result<()> {
         let line = format!("  {name:<18} {before:>11} {after:>11} {amount:>12} {share:>8}{note}");
         writeln!(out, "{}", line.trim_end())?;
     }
-    let lost = [&difference.before, &difference.after].map(lost_events);
+    let lost =
+        [&difference.before, &difference.after].map(|process| process.completeness.lost_events());
     match lost {
         [0, 0] => Ok(()),
         [before, after] => writeln!(

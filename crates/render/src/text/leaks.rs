@@ -16,7 +16,6 @@ use heaptide_analysis::views::suppressions::Suppressions;
 use crate::shared::command_line::command_line;
 use crate::shared::distinct_names::Labels;
 use crate::shared::heading::{ending, live_name, removed_images};
-use crate::shared::losses::uncounted_events;
 use crate::shared::names::{elide_middle, printable};
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
 use crate::shared::scope_path::scope_path;
@@ -198,7 +197,7 @@ fn page(
             format!("live when Python began to end, after {}, or {end}", duration(ns))
         }
     };
-    let lost = uncounted_events(process);
+    let lost = process.completeness.uncounted_events();
     match leaks.leaks.len() as u64 {
         0 if lost > 0 => {
             writeln!(out, "{live}: nothing of what was recorded{}", suppressed_too(leaks))?;

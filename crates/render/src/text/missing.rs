@@ -4,7 +4,7 @@ use heaptide_analysis::model::{DeviceApi, Loss, Off, Process, ProfileLimit, Reco
 use heaptide_analysis::views::coverage::{Uncovered, uncovered};
 use heaptide_analysis::views::unstored::{cut_stacks, unstored_allocations};
 
-use crate::shared::losses::{is_of_events, is_significant, meaning};
+use crate::shared::losses::{is_significant, meaning};
 use crate::shared::quantity::{bytes, count, counted, duration, percent};
 
 /// Maximum number of lines, including one for the rest.
@@ -241,7 +241,7 @@ fn losses(recording: &Recording) -> Vec<String> {
     }
     let line = |loss: &Loss| {
         let (n, meaning) = (loss.count, meaning(all.iter(), loss));
-        if is_of_events(loss) && allocations > 0 {
+        if loss.is_of_events() && allocations > 0 {
             format!("{} ({}) {meaning}", count(n), percent(n, allocations))
         } else {
             format!("{} {meaning}", count(n))
