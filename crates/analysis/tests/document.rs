@@ -89,7 +89,7 @@ fn offsets_of_heads() {
         magic version mode pid ppid image forked start_realtime_ns start_monotonic_ns program
         command host max_depth file_end peak_bytes peak_time_ns peak_bound_bytes epoch end_kind
         end_code lanes_at_once end_time_ns last_seen_ns published_live unmatched_frees
-        frames_stepped rules_evaluated losses stamped_peak timeline_lock resets
+        frames_stepped rules_evaluated losses earlier_peak_bytes timeline_lock resets
         control command_off command_request command_unused threshold_bytes request answered request_kind request_length request_time_ns request_value request_text mismatch_end mismatch_open reset_time_ns
         rank ranks job trace trace_limit trace_elsewhere trace_bytes trace_stopped_ns
         process_start_ticks pid_namespace unrecorded image_flags unrecorded_children unrecorded_programs

@@ -29,12 +29,12 @@ pub enum Action {
     Status,
 }
 
-/// The outcome of an action. One of the fields is empty.
+/// The outcome of an action. At least one of the fields has a line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// Lines about completed actions.
     pub done: String,
-    /// A line about a pending action.
+    /// A line about a pending action, or about one that has no mark.
     pub later: Option<String>,
 }
 
@@ -50,22 +50,23 @@ impl Control {
             let answer = self.request(kind, value, text, Wait::Patiently)?;
             outcome(pid, answer, what, format!("pid {pid}: {done}\n"))
         };
+        let without_mark =
+            || format!("pid {pid}: an earlier request is pending; this one has no mark");
         match action {
             Action::On | Action::Off => {
                 // A mark that the program puts later has the time of the request.
                 let answer = self.turn(matches!(action, Action::On))?;
                 let is = status::on_or_off(&self.header()?);
-                let later = (answer == Answer::Behind).then(|| {
-                    format!("pid {pid}: an earlier request is pending; this one has no mark")
-                });
+                let later = (answer == Answer::Behind).then(without_mark);
                 Ok(Outcome { done: format!("pid {pid}: recording {is}\n"), later })
             }
             Action::Snapshot(name) => {
                 // The copy contains its name and time, so only the mark of the program can come
                 // later.
-                let (number, file, _) = self.snapshot(name, Wait::Briefly, Origin::Requested)?;
+                let taken = self.snapshot(name, Wait::Briefly, Origin::Requested)?;
+                let (number, file, answer) = taken;
                 let done = format!("pid {pid}: snapshot {number}: {}\n", of_path(&file));
-                Ok(Outcome { done, later: None })
+                Ok(Outcome { done, later: (answer == Answer::Behind).then(without_mark) })
             }
             Action::Mark(name) => ask(Request::Mark, 0, name, "the mark", "marked"),
             Action::Threshold(threshold) => ask(

@@ -127,8 +127,8 @@ pub struct FileHeader {
     pub rules_evaluated: u64,
     /// Counts by [`crate::Loss`].
     pub losses: [u64; LOSSES],
-    /// No longer used.
-    pub stamped_peak: u64,
+    /// The highest `peak_bytes` before the last reset; 0 if there was none.
+    pub earlier_peak_bytes: u64,
     /// Timeline: 1 while a thread writes a sample; used by the writer only.
     pub timeline_lock: u32,
     /// Number of resets: counters are relative to the newest baseline.

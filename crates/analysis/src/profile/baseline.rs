@@ -1,4 +1,5 @@
-//! Counters since a reset: subtracts the baseline, a copy of the profile at the reset.
+//! Counters since a reset: subtracts the baseline, a copy of the profile at the reset. Counters of
+//! the whole run: takes the peak from the baseline, if it was higher before the reset.
 //!
 //! Ids are positions in the file and records are never moved, so a record of the baseline is found
 //! in the profile by its id. Counters are subtracted. Live bytes do not change, and the peak, the
@@ -8,10 +9,10 @@
 use std::path::{Path, PathBuf};
 
 use heaptide_format as format;
-use heaptide_format::BASELINE_SUFFIX;
+use heaptide_format::{BASELINE_SUFFIX, FileHeader};
 use rustc_hash::FxHashMap;
 
-use super::parsed::{Before, Profile};
+use super::parsed::{Before, EarlierPeak, Profile};
 use super::reader;
 use crate::error::Error;
 use crate::files::file_names;
@@ -20,19 +21,78 @@ use crate::model::DamagedFile;
 /// Stores the counters of the baseline in a profile, if its counters were reset. Returns the
 /// baseline if it exists and cannot be read.
 pub(crate) fn apply(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
-    let resets = profile.header.resets;
-    let baseline = file_of(file).filter(|_| resets > 0)?;
     let at = profile.header.reset_time_ns as f64 / 1e9;
-    let read = reader::read(&baseline);
-    let damage = read.as_ref().err().filter(|error| !error.is_missing()).map(Error::to_string);
-    let read = read.map_err(|error| error.to_string());
-    match read.and_then(|before| matching(before, &baseline, profile)) {
+    let Baseline { read, damaged } = Baseline::of(file, profile)?;
+    match read {
         Ok(before) => take_off(profile, before, format!("the reset at {at:.3} s")),
         Err(why) => profile.notes.push(format!(
             "counts are from the start: counts before the reset at {at:.3} s are unknown ({why})"
         )),
     }
-    damage.map(|reason| DamagedFile { path: baseline, reason })
+    damaged
+}
+
+/// Makes the peak of a profile that of the whole run, if its counters were reset. Returns the
+/// baseline if it exists and cannot be read.
+pub(crate) fn restore_peak(file: &Path, profile: &mut Profile) -> Option<DamagedFile> {
+    let at = profile.header.reset_time_ns as f64 / 1e9;
+    let Baseline { read, damaged } = Baseline::of(file, profile)?;
+    let why = match read {
+        Ok(before) => {
+            take_peak(profile, before);
+            "the peak was before an earlier reset".to_owned()
+        }
+        Err(why) => {
+            if profile.header.earlier_peak_bytes == 0 {
+                profile.notes.push(format!(
+                    "the peak is that since the reset at {at:.3} s: the earlier one is unknown \
+                     ({why})"
+                ));
+            }
+            why
+        }
+    };
+    let FileHeader { earlier_peak_bytes, peak_bytes, peak_bound_bytes, .. } = profile.header;
+    let lacks = earlier_peak_bytes.saturating_sub(peak_bytes);
+    if lacks > peak_bound_bytes.max(profile.unpublished_bytes()) {
+        profile.header.peak_bound_bytes = lacks;
+        profile.notes.push(format!(
+            "what was live at the highest peak, before the reset at {at:.3} s, is unknown ({why})"
+        ));
+    }
+    damaged
+}
+
+/// The baseline of a profile whose counters were reset.
+struct Baseline {
+    /// The baseline, or why it is unknown.
+    read: Result<Profile, String>,
+    /// Its file, if that exists and cannot be read.
+    damaged: Option<DamagedFile>,
+}
+
+impl Baseline {
+    /// Reads the baseline of a profile; `None` if its counters were not reset.
+    fn of(file: &Path, profile: &Profile) -> Option<Baseline> {
+        let path = file_of(file).filter(|_| profile.header.resets > 0)?;
+        let read = reader::read(&path);
+        let unread = read.as_ref().err().filter(|error| !error.is_missing());
+        let reason = unread.map(Error::to_string);
+        let read = read.map_err(|error| error.to_string());
+        let read = read.and_then(|before| matching(before, &path, profile));
+        Some(Baseline { read, damaged: reason.map(|reason| DamagedFile { path, reason }) })
+    }
+}
+
+/// Takes the peak of an earlier copy, and what was live then, if it was higher.
+fn take_peak(profile: &mut Profile, before: Profile) {
+    let (is, was) = (&mut profile.header, &before.header);
+    if was.peak_bytes <= is.peak_bytes {
+        return;
+    }
+    (is.peak_bytes, is.peak_time_ns) = (was.peak_bytes, was.peak_time_ns);
+    let sites = before.sites.into_iter().map(|site| (site.id, site)).collect();
+    profile.earlier_peak = Some(Box::new(EarlierPeak { epoch: was.epoch, sites }));
 }
 
 /// Stores the counters of an earlier copy in a profile, so that counters are `since` then.

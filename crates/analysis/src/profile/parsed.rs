@@ -61,6 +61,8 @@ pub struct Profile {
     pub(crate) events: Vec<EventExtent>,
     /// Counters at the last reset; `None` if counters start at the start of the program.
     pub before: Option<Box<Before>>,
+    /// The sites at the peak before the last reset, if that peak counts.
+    pub(crate) earlier_peak: Option<Box<EarlierPeak>>,
     /// What was live when Python began to end, if that was requested.
     pub(crate) held: Option<Box<Held>>,
     /// A search for what keeps its blocks, or why that failed; `None` if there was none.
@@ -77,6 +79,15 @@ pub struct Profile {
     pub(crate) is_cut: bool,
     /// Restrictions of completeness, for people.
     pub notes: Vec<String>,
+}
+
+/// The sites of the baseline, whose peak was higher than that since the reset.
+#[derive(Debug)]
+pub(crate) struct EarlierPeak {
+    /// The number of that peak.
+    pub(crate) epoch: u32,
+    /// The sites by their ids.
+    pub(crate) sites: FxHashMap<u32, Site>,
 }
 
 /// What a Python program held when its interpreter began to end.

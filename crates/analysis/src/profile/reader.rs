@@ -192,6 +192,7 @@ fn parse_plain(contents: Contents, path: &Path, wanted: Wanted) -> Result<Profil
         node_ids: (header.trace & format::TRACE_FREE_STACKS != 0).then_some(tree.by_id),
         events,
         before: None,
+        earlier_peak: None,
         held: None,
         search: None,
         lost: None,

@@ -134,7 +134,7 @@ impl LiveSums {
     }
 
     /// Returns sums over all blocks since the start of the program; `peak_bytes` is that of the
-    /// header, at least the live bytes.
+    /// header, also before a reset, and at least the live bytes.
     pub fn totals(&self) -> &Measures {
         &self.totals
     }
@@ -160,7 +160,8 @@ impl LiveSums {
         if [Mode::Counters as u32, Mode::Sampled as u32].contains(&mode) {
             self.totals = self.of_lanes();
         }
-        self.totals.peak_bytes = self.header.peak_bytes.max(self.totals.live_bytes);
+        let FileHeader { peak_bytes, earlier_peak_bytes, .. } = *self.header;
+        self.totals.peak_bytes = peak_bytes.max(earlier_peak_bytes).max(self.totals.live_bytes);
         Ok(true)
     }
 

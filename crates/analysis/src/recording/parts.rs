@@ -124,9 +124,9 @@ impl Parts {
         if choice.live == Live::Lost {
             profiles.iter_mut().for_each(|(_, profile)| lost::apply(profile));
         }
-        if !choice.from_start {
-            let unread = profiles.iter_mut().map(|(file, profile)| baseline::apply(file, profile));
-            damaged.extend(unread.flatten());
+        if wanted == reader::Wanted::All {
+            let since = if choice.from_start { baseline::restore_peak } else { baseline::apply };
+            damaged.extend(profiles.iter_mut().filter_map(|(file, profile)| since(file, profile)));
         }
         damaged.extend(profiles.iter().filter_map(|(file, profile)| unread_trace(file, profile)));
         let mut note = |error: Error, file: &str| {

@@ -169,10 +169,16 @@ fn changes(profile: &Profile, of: &MappedProfile, of_site: &[Option<u32>]) -> Ve
     }
     let ids = of.sites.iter().map(|site| site.id).zip(of_site.iter().copied());
     let rows: FxHashMap<u32, u32> = ids.filter_map(|(id, row)| Some((id, row?))).collect();
+    let FileHeader { peak_bytes, peak_time_ns, reset_time_ns, .. } = profile.header;
+    // At a reset, the heap's peak starts anew.
+    let is_before_peak = |change: &format::MappedChange| {
+        let is_after_reset = peak_time_ns < reset_time_ns && change.time_ns >= reset_time_ns;
+        change.heap_peak_bytes < peak_bytes && !is_after_reset
+    };
     let change = |change: &format::MappedChange| {
         Some(MappedChange {
             time_ns: change.time_ns,
-            is_before_heap_peak: change.heap_peak_bytes < profile.header.peak_bytes,
+            is_before_heap_peak: is_before_peak(change),
             site: *rows.get(&change.site)?,
             mappings: i64::from(change.mappings.cast_signed()),
             bytes: change.bytes.cast_signed(),
@@ -218,6 +224,7 @@ fn as_blocks(profile: &Profile, memory: &MappedProfile, space: Space) -> Profile
         node_ids: None,
         events: Vec::new(),
         before: profile.before.as_ref().map(|before| Box::new(before.of_space(space))),
+        earlier_peak: None,
         held: None,
         search: None,
         lost: None,

@@ -116,15 +116,21 @@ impl SiteTable {
                 usable_bytes: usable_bytes.min(record.usable_bytes),
                 requested_bytes: requested_bytes.min(record.requested_bytes),
             };
-            let epoch = profile.header.epoch;
-            let measures_of = |site: &parsed::Site| {
+            let measures_at = |site: &parsed::Site, epoch| {
                 if site.is_weighted {
                     unweighted_measures(&site.counters)
                 } else {
                     site_measures(&site.counters, site.lent_bytes, epoch)
                 }
             };
+            let measures_of = |site: &parsed::Site| measures_at(site, profile.header.epoch);
             let mut measures = measures_of(site);
+            if let Some(peak) = &profile.earlier_peak {
+                let then = peak.sites.get(&site.id).map(|site| measures_at(site, peak.epoch));
+                let then = then.unwrap_or_default();
+                measures.at_peak_blocks = then.at_peak_blocks;
+                measures.at_peak_bytes = then.at_peak_bytes;
+            }
             if let Some(before) = &profile.before {
                 before.take_off_site(site.id, &mut measures, &mut moved, measures_of);
             }
@@ -325,6 +331,10 @@ fn weighted(profile: &Profile, site: &parsed::Site, mean: u64) -> Weighted {
     let mut weighted = Weighted::of_site(site, mean, epoch);
     if let Some(before) = profile.before.as_ref().and_then(|before| before.site(site.id)) {
         weighted.take_off(&Weighted::of_site(before, mean, epoch));
+    }
+    if let Some(peak) = &profile.earlier_peak {
+        let then = peak.sites.get(&site.id).map(|site| Weighted::of_site(site, mean, peak.epoch));
+        weighted.at_peak = then.unwrap_or_default().at_peak;
     }
     weighted
 }

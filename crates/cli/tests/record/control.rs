@@ -293,6 +293,9 @@ fn an_idle_program_is_marked_later() {
         first.stderr
     );
     assert_refused(&guest.ctl(&["mark", "second"]), "is pending until");
+    let taken = guest.ctl(&["snapshot", "third"]);
+    assert!(taken.stdout.contains(": snapshot 2: "), "{}", taken.stdout);
+    assert!(taken.stderr.contains("an earlier request is pending; this one has no mark"));
     guest.steps("t");
     guest.ctl_while_it_allocates(&["mark", "third"]);
     let status = guest.ctl(&["status"]).stdout;
@@ -461,6 +464,48 @@ fn figures_since_a_reset() {
     assert_eq!(of(&guest.report(&[]), "small", "allocations"), 30);
     let page = run(heaptide().arg("info").arg(&guest.recording), &guest.place).stdout;
     assert!(page.contains("counts are from the start"), "{page}");
+}
+
+#[test]
+fn the_peak_from_the_start_is_the_highest_of_the_run() {
+    for mode in ["stacks", "scopes", "counters", "trace"] {
+        let mut guest = Steps::named("ctl-reset-peak", &["--mode", mode]);
+        guest.steps("bbaf");
+        guest.ctl_while_it_allocates(&["reset"]);
+        guest.steps("ab");
+        let peaks = |options: &[&str], guest: &Steps| {
+            let report = guest.report(options);
+            let process = &list(&report, "processes")[0];
+            let bound = number(&process["totals"], "peak_bound_bytes");
+            let at_peak = ["small", "large"].map(|function| {
+                let of = format!("function:{function}");
+                if mode == "scopes" || mode == "counters" {
+                    return 0;
+                }
+                evaluate(&report, &of, "at_peak_blocks")
+            });
+            (number(&process["totals"], "peak_bytes"), bound, at_peak)
+        };
+        let has_stacks = mode == "stacks" || mode == "trace";
+        let blocks = |known: [i128; 2]| if has_stacks { known } else { [0, 0] };
+        // 40 blocks of 5,000 bytes less.
+        let since = peaks(&[], &guest);
+        let whole = peaks(&["--from-start"], &guest);
+        assert_eq!((since.1, since.2), (0, blocks([10, 5])), "{mode}");
+        assert_eq!((whole.1, whole.2), (0, blocks([10, 10])), "{mode}");
+        let five = whole.0 - since.0;
+        assert!((5 * 5_000..5 * 5_100).contains(&five), "{mode}: {five}");
+        // What was live at a peak before an earlier reset is unknown.
+        guest.ctl_while_it_allocates(&["reset"]);
+        guest.steps("a");
+        guest.finish();
+        let later = peaks(&["--from-start"], &guest);
+        assert_eq!(later.2, blocks([20, 5]), "{mode}");
+        assert_eq!(later.0 + later.1, whole.0, "{mode}");
+        let page =
+            run(heaptide().args(["info", "--from-start"]).arg(&guest.recording), &guest.place);
+        assert!(page.stdout.contains("(the peak was before an earlier reset)"), "{}", page.stdout);
+    }
 }
 
 #[test]

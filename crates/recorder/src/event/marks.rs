@@ -378,6 +378,8 @@ pub fn reset(lane: &mut LaneState) -> bool {
     let resets = header.resets.get() + 1;
     header.resets.set(resets);
     header.reset_time_ns.set(now);
+    let earlier = header.earlier_peak_bytes.get().max(header.peak_bytes.get());
+    header.earlier_peak_bytes.set(earlier);
     header.peak_time_ns.set(now);
     header.peak_bytes.store(live, Release);
     header.epoch.fetch_add(1, AcqRel);
