@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use heaptide_format::{PAGE, PROFILE_SUFFIX};
+use heaptide_format::{End, PAGE, PROFILE_SUFFIX};
 use nix::errno::Errno;
 use rustc_hash::FxHashMap;
 
 use super::directory::profiles_in;
 use crate::error::Error;
+use crate::profile::reader;
 
 /// A process that writes to a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -161,6 +162,19 @@ pub fn by_id(path: &Path) -> Result<Option<Running>, Error> {
         _ => Error::Hidden { pid, source },
     })?;
     found.map(Some).ok_or(Error::NotRecorded { pid })
+}
+
+/// Returns whether a command detached from a process and so ended its recording; `pid` is the one
+/// that the process sees. Looks at its images up to the first one that cannot be read.
+///
+/// ```
+/// use heaptide_analysis::recording::running;
+/// assert!(!running::is_detached("missing.heaptide".as_ref(), 12));
+/// ```
+pub fn is_detached(recording: &Path, pid: u32) -> bool {
+    let file = |image: u32| recording.join(format!("{pid}-{image}{PROFILE_SUFFIX}"));
+    let mut headers = (0..).map_while(|image| reader::read_header(&file(image)).ok());
+    headers.any(|header| header.end_kind == End::Detached as u32)
 }
 
 /// Returns the root directories, as `/proc/PID/root`, of the processes that write to a recording

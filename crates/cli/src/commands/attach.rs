@@ -189,10 +189,12 @@ pub fn attach(options: &AttachOptions) -> Outcome {
     let snapshots = begin_snapshots(plan, &path, &lead);
     let mover = is_traced.then(|| Mover::start(&path, options.keep_trace(), lead));
     drop(entered);
-    signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid));
+    let by_another = || running::is_detached(&path, own_pid(options.pid));
+    signals.wait(options.duration, snapshots.as_ref(), || !is_there(pid) || by_another());
     // Before detaching: a program that continues has not failed.
     snapshots.map(Snapshots::finish);
-    let ended = is_there(pid).then(|| end(pid, options.patience));
+    let by_another = by_another();
+    let ended = (is_there(pid) && !by_another).then(|| end(pid, options.patience));
     if let Some(Err(error)) = mover.map(|mover| mover.and_then(Mover::finish)) {
         message(format_args!("{error}; reading the remaining events from the profile"));
     }
@@ -206,6 +208,11 @@ pub fn attach(options: &AttachOptions) -> Outcome {
             return Err(Error::library(error).into());
         }
         _ => {}
+    }
+    if by_another {
+        let shown = recorded.path().display();
+        message(format_args!("another command detached from process {pid}, and closes {shown}"));
+        return Ok(());
     }
     close((&directory, recorded.path()), &user, &options.names, options.quiet)
 }

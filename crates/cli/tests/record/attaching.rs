@@ -258,6 +258,28 @@ fn a_program_that_ends_while_it_is_recorded_is_sealed() {
 }
 
 #[test]
+fn a_command_ends_when_another_one_detaches() {
+    let mut target = Target::waiting("attach_detached");
+    let (recording, said) = (target.recording("a.heaptide"), target.recording("said"));
+    let mut command = heaptide();
+    command.args(["attach", "-o"]).arg(&recording).arg(target.pid().to_string());
+    command.stderr(fs::File::create(&said).expect("a file"));
+    let mut attached = command.spawn().expect("heaptide");
+    let says = |text: &str| fs::read_to_string(&said).is_ok_and(|said| said.contains(text));
+    crate::harness::until("the recording", || says("recording process"));
+    target.steps("amp");
+    target.detach();
+    assert_eq!(attached.wait().expect("the command").code(), Some(0));
+    assert!(says("another command detached from process"));
+    assert_known(&target.process("a.heaptide"));
+    // The next recording is not ended by the first command.
+    target.attach("b.heaptide", &[]);
+    target.steps("mp");
+    target.detach();
+    assert_eq!(number(&target.process("b.heaptide")["totals"], "allocations"), 200);
+}
+
+#[test]
 fn a_time_ends_the_recording() {
     let target = Target::waiting("attach_time");
     let outcome = target.command(&["attach", "--for", "50ms", "-o", "a.heaptide"]);

@@ -548,9 +548,13 @@ fn fate(process: &Process, held: &Measures) -> String {
         End::Running | End::Detached | End::Exec | End::Unknown => return String::new(),
         End::Signaled(_) => "the end",
     };
+    // Of a function with few sampled blocks, none may be among the live ones.
+    let is_estimate = process.sampling.is_some() && process.totals.live_bytes > 0;
+    let is_all = !is_estimate && is_at_least(held.live_bytes, held.at_peak_bytes, 100);
     match held.live_bytes {
+        0 if is_estimate => format!(", no sampled block of it live at {end}"),
         0 => format!(", freed before {end}"),
-        live if is_at_least(live, held.at_peak_bytes, 100) => format!(", all live at {end}"),
+        _ if is_all => format!(", all live at {end}"),
         live => format!(", {}{} live at {end}", about(process), bytes(live)),
     }
 }

@@ -356,6 +356,7 @@ fn leak_rows(out: &mut Screen, labels: &Labels, leak: &Leak, whole: u64) -> io::
     };
     let (share, size) = (percent(m.live_bytes, whole), counted(m.live_bytes, "byte"));
     let blocks = match m.live_blocks {
+        0 if process.sampling.is_some() => "blocks that were not sampled".to_owned(),
         0 => "pool blocks".to_owned(),
         1 if of.is_empty() => "1 block".to_owned(),
         n => format!("{}{of} blocks", count(n)),

@@ -30,6 +30,16 @@ fn pages_have_intervals() {
 }
 
 #[test]
+fn what_was_not_sampled_is_not_said_to_be_freed() {
+    let mut process = sampled();
+    for site in &mut process.tables.sites {
+        (site.measures.live_bytes, site.measures.live_blocks) = (0, 0);
+    }
+    let page = shown(|out| text::report::write(out, &recording(vec![process]), &PAGE));
+    assert!(page.contains("after 1.25 s), no sampled block of it live at exit."), "{page}");
+}
+
+#[test]
 fn json_has_limits_of_bytes_alone() {
     let found = as_json(&recording(vec![sampled()]), &ALL);
     let process = &found["processes"][0];
