@@ -26,7 +26,7 @@ pub fn unnamed(recording: &Recording) -> (Vec<Unnamed>, u64) {
         let owners = Owners::of(process);
         for site in &process.tables.sites {
             let bytes = site.measures.usable_bytes;
-            total_bytes += bytes;
+            total_bytes = bytes.saturating_add(total_bytes);
             if let Some(frame) = reason(process, &owners, site) {
                 *by_module.entry(module(process, frame)).or_default() += bytes;
             }

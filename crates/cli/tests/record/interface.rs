@@ -45,6 +45,7 @@ abilities! {
     labels "api_labels.c"
     dimensions_of_labels "api_shapes.c"
     pools "api_pools.c"
+    unaligned_memory "api_unaligned.c"
     labels_and_pools_at_the_peak "api_peak.c"
     labels_of_the_block_that_made_the_peak "api_peak_last.c"
     labels_at_the_peak_of_a_thread "api_peak_thread.c"

@@ -117,7 +117,7 @@ pub fn label(lane: &mut LaneState, address: u64, label: &Label<'_>, bytes: u64) 
     };
     let list = &mut *held;
     drop_stale(list, address, lane.index());
-    let known = list.table.get(address);
+    let known = list.first(address);
     let block = site_of_block(p, address);
     // Where few blocks are known, the others look like other memory.
     let may_be_outside = bytes != 0 && !lane.is_sampled();
@@ -289,7 +289,7 @@ pub fn unlabel(lane: &mut LaneState, address: u64) -> bool {
     };
     let list = &mut *held;
     drop_stale(list, address, lane.index());
-    let number = list.table.get(address);
+    let number = list.first(address);
     if number == 0 || list.at(number).label.is_none() {
         return false;
     }
@@ -323,7 +323,7 @@ pub fn pool_add(lane: &mut LaneState, pool: NameId, chunk: u64, bytes: u64) -> b
     };
     let list = &mut *held;
     drop_stale(list, chunk, lane.index());
-    let known = list.table.get(chunk);
+    let known = list.first(chunk);
     if known != 0 && list.at(known).what == What::Block {
         // The label is removed, since a chunk has the name of its pool.
         restore(list.at(known), lane.index());
@@ -358,9 +358,9 @@ pub fn pool_remove(lane: &LaneState, chunk: u64) -> bool {
         return false;
     };
     let list = &mut *held;
-    let mut number = list.table.get(chunk);
+    let mut number = list.first(chunk);
     while number != 0 && list.at(number).what != What::Chunk {
-        number = list.at(number).under;
+        number = list.next(number);
     }
     if number == 0 {
         return false;
@@ -409,7 +409,7 @@ fn place_pool_block(
     usable: u64,
     stack: NodeId,
 ) -> SiteId {
-    let first = list.table.get(block);
+    let first = list.first(block);
     if first != 0 && list.at(first).what == What::PoolBlock {
         // Its end was not reported.
         end(list, first, lane.index());
@@ -449,7 +449,7 @@ pub fn pool_freed(lane: &LaneState, block: u64) -> bool {
 }
 
 fn pool_block(list: &List, block: u64) -> u32 {
-    let number = list.table.get(block);
+    let number = list.first(block);
     let is = number != 0 && list.at(number).what == What::PoolBlock;
     if is { number } else { 0 }
 }

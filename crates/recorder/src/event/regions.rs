@@ -1,8 +1,9 @@
 //! Regions, which are pieces of memory with a name: where they are, and how they end.
 //!
-//! Regions are found by their first byte in a table like that of blocks, and by any other byte in a
-//! search backwards from there. Regions nest: a pool's block is inside its chunk. One lock guards
-//! all of them; programs without labels and pools never take it.
+//! Regions are found by their first byte in a table like that of blocks, which has a place for each
+//! word of 8 bytes, and by any other byte in a search backwards from there. Regions nest: a pool's
+//! block is inside its chunk. One lock guards all of them; programs without labels and pools never
+//! take it.
 
 use crate::event::lane::{LaneState, NOBODY};
 use crate::event::relabel::{lend, move_out, take_back};
@@ -24,8 +25,10 @@ use heaptide_trace::Record;
 
 /// Regions of one piece of memory.
 const PER_PIECE: usize = 4096;
-/// Maximum number of regions that are checked in search of one that contains an address.
+/// Maximum number of words that are checked in search of a region that contains an address.
 const LOOKS: usize = 1024;
+/// Bytes of a word, in which several regions may begin.
+const WORD: u64 = 8;
 /// The kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -50,8 +53,10 @@ pub struct Region {
     /// The name of its label, and of its pool.
     pub label: NameId,
     pub pool: NameId,
-    /// The region around it, and the outer one that begins at the same byte; 0 for none.
+    /// The region around it; 0 for none.
     pub parent: u32,
+    /// The next older region that begins in the same word of 8 bytes; 0 for none. Of regions that
+    /// begin at the same byte, the older one is the outer one.
     pub under: u32,
 }
 
@@ -64,8 +69,8 @@ pub struct Regions {
 
 /// Regions by number, from 1. All zeros: none yet.
 pub struct List {
-    /// Maps the first byte to the innermost region that begins there.
-    pub table: Table,
+    /// Maps the word of the first byte to the newest region that begins there.
+    table: Table,
     pieces: *mut *mut Region,
     used: u32,
     free: u32,
@@ -187,21 +192,64 @@ impl List {
         self.discard(number);
     }
 
+    /// Returns the innermost region that begins at an address; 0 if there is none.
+    pub fn first(&self, address: u64) -> u32 {
+        self.from(self.table.get(address), address)
+    }
+
+    /// Returns the next outer region that begins at the same byte; 0 if there is none.
+    pub fn next(&self, number: u32) -> u32 {
+        let Region { start, under, .. } = *self.at(number);
+        self.from(under, start)
+    }
+
+    /// Returns the first region from `number` on that begins at an address; 0 if there is none.
+    fn from(&self, mut number: u32, address: u64) -> u32 {
+        while number != 0 && self.at(number).start != address {
+            number = self.at(number).under;
+        }
+        number
+    }
+
+    /// Returns the region with the highest start up to an address, from `number` on; of several the
+    /// innermost one, and 0 if there is none.
+    fn last_up_to(&self, mut number: u32, address: u64) -> u32 {
+        let mut last = 0;
+        while number != 0 {
+            let start = self.at(number).start;
+            if start <= address && (last == 0 || start > self.at(last).start) {
+                last = number;
+            }
+            number = self.at(number).under;
+        }
+        last
+    }
+
     /// Returns the innermost region that contains an address; 0 if there is none.
     pub fn holding(&self, address: u64) -> u32 {
-        let least = address.saturating_sub(self.longest);
+        let least = address.saturating_sub(self.longest) & !(WORD - 1);
         let mut from = address;
         for _ in 0..LOOKS {
-            let Some((start, first)) = self.table.last_before(from, least) else {
+            let Some((word, first)) = self.table.last_before(from, least) else {
                 return 0;
             };
-            let mut at = first;
+            let mut at = self.last_up_to(first, from);
+            if at == 0 {
+                // All of the word begin after the address.
+                let Some(before) = word.checked_sub(1) else { return 0 };
+                from = before;
+                continue;
+            }
+            let start = self.at(at).start;
             while at != 0 {
                 let region = self.at(at);
                 if address.wrapping_sub(region.start) < region.bytes {
                     return at;
                 }
-                at = if region.under != 0 { region.under } else { region.parent };
+                at = match self.next(at) {
+                    0 => region.parent,
+                    outer => outer,
+                };
             }
             let Some(before) = start.checked_sub(1) else {
                 return 0;
@@ -230,6 +278,9 @@ pub fn region(what: What, start: u64, bytes: u64, site: SiteId) -> Region {
 
 /// Returns the site of the block that begins at an address; none if no recorded block begins there.
 pub fn site_of_block(p: &Store, address: u64) -> SiteId {
+    if !address.is_multiple_of(WORD) {
+        return SiteId::NONE; // tables of blocks have a place for each word
+    }
     SiteId::new(match p.header().sample_mean_bytes.get() {
         0 => p.shadow.get(address),
         _ => sampled_blocks().get(address),
@@ -264,7 +315,7 @@ impl Region {
 /// Removes the region of a block whose memory holds a new block by now: the new allocation was
 /// recorded before the end of the old block.
 pub fn drop_stale(list: &mut List, address: u64, me: u32) {
-    let number = list.table.get(address);
+    let number = list.first(address);
     if number == 0 {
         return;
     }
@@ -292,30 +343,28 @@ fn end_alone(list: &mut List, number: u32, me: u32) {
     list.remove(number);
 }
 
-/// Ends the regions inside a region: from the last byte to the first, and of those that begin at
-/// the same byte the innermost first, so that each contains no other when it ends.
+/// Ends the regions inside a region: from the last word to the first, and of those that begin in
+/// the same word the newest first, so that each contains no other when it ends.
 pub fn end_inside(list: &mut List, number: u32, me: u32) {
     let Region { start, bytes, .. } = *list.at(number);
+    let least = start & !(WORD - 1);
     let mut from = start + bytes.max(1) - 1;
-    while let Some((at, inner)) = list.table.last_before(from, start) {
-        if inner == number {
-            return;
-        }
-        let mut inner = inner;
-        while inner != 0 && inner != number {
-            let under = list.at(inner).under;
-            if goes_with(list, inner, number) {
+    while let Some((word, newest)) = list.table.last_before(from, least) {
+        let (mut inner, mut is_older) = (newest, false);
+        while inner != 0 {
+            let Region { start: begins, under, .. } = *list.at(inner);
+            is_older |= inner == number;
+            let is_outer = is_older && begins == start;
+            let is_in = begins.wrapping_sub(start) < bytes.max(1) && !is_outer;
+            if is_in && goes_with(list, inner, number) {
                 end_alone(list, inner, me);
             }
             inner = under;
         }
-        let Some(before) = at.checked_sub(1) else {
-            return;
-        };
-        from = before;
-        if from < start {
+        if word <= least {
             return;
         }
+        from = word - 1;
     }
 }
 
@@ -344,9 +393,9 @@ pub fn block_ended(block: *const u8, site: SiteId, me: u32) {
         return p.lost(Loss::NoRegion);
     };
     let list = &mut *held;
-    let mut number = list.table.get(block as u64);
+    let mut number = list.first(block as u64);
     while number != 0 && list.at(number).site != site {
-        number = list.at(number).under;
+        number = list.next(number);
     }
     if number != 0 {
         end_inside(list, number, me);
@@ -363,18 +412,20 @@ pub fn unmapped(lane: &LaneState, start: u64, bytes: u64) {
     };
     let list = &mut *held;
     let mut from = start.saturating_add(bytes).saturating_sub(1);
-    while let Some((at, number)) = list.table.last_before(from, start) {
-        let foreign = list.at(number).origin.is_none();
-        if foreign {
-            end(list, number, lane.index());
+    while let Some((word, newest)) = list.table.last_before(from, start) {
+        let mut number = newest;
+        while number != 0 {
+            if list.at(number).origin.is_none() {
+                end(list, number, lane.index());
+                number = list.table.get(word); // others may have ended with it
+            } else {
+                number = list.at(number).under;
+            }
         }
-        if list.table.get(at) != 0 && foreign {
-            continue;
-        }
-        if at <= start {
+        if word <= start {
             return;
         }
-        from = at - 1;
+        from = word - 1;
     }
 }
 
@@ -417,7 +468,23 @@ mod tests {
         assert_eq!([0x8000, 0x8010].map(|a| list.holding(a)), [numbers[2], numbers[0]]);
         list.remove(numbers[2]);
         list.remove(numbers[0]);
-        assert_eq!([list.holding(0x8000), list.table.get(0x8000)], [0, 0]);
+        assert_eq!([list.holding(0x8000), list.first(0x8000)], [0, 0]);
+    }
+
+    #[test]
+    fn regions_that_begin_in_one_word_are_distinguished() {
+        let mut list = list();
+        let numbers = [0x8000, 0x8005, 0x800a, 0x8002].map(|start| list.add(at(start, 3)));
+        let starts = [0x8000, 0x8005, 0x800a, 0x8002].map(|start| list.first(start));
+        assert_eq!(starts, numbers);
+        assert_eq!([0x8001, 0x8003, 0x8006, 0x800c].map(|a| list.first(a)), [0; 4]);
+        // The last byte of the first one is the first byte of the last one.
+        let at = [0x8001, 0x8002, 0x8005, 0x8007, 0x8008, 0x800c, 0x800d];
+        let [first, second, third, last] = numbers;
+        let inside = [first, last, second, second, 0, third, 0];
+        assert_eq!(at.map(|address| list.holding(address)), inside);
+        list.remove(second);
+        assert_eq!([0x8000, 0x8005, 0x8002].map(|a| list.first(a)), [first, 0, last]);
     }
 
     #[test]
