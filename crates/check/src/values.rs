@@ -106,6 +106,15 @@ impl<'a> Measured<'a> {
         }
     }
 
+    /// Returns whether any allocation belongs to a part; for the whole process always.
+    pub fn has_any(&self, part: &Part) -> bool {
+        let kept = match self.process.mode {
+            Mode::Counters => part.lanes(self.process),
+            Mode::Scopes | Mode::Stacks => part.sites(self.process, &self.owners),
+        };
+        part.is_all() || kept.contains(&true)
+    }
+
     /// Measures resident memory; its owners are those of live bytes at peak.
     fn resident(&self, part: &Part) -> Result<Value, String> {
         if !part.is_all() {

@@ -82,19 +82,28 @@ impl Chosen {
     /// Removes processes without a site that passes the filters. The result is negative if none is
     /// left, or if the selected one is removed.
     pub fn drop_empty(&self, recording: &mut Recording, pid: Option<u32>) -> Result<(), Stop> {
-        if self.filter.is_empty() {
-            return Ok(());
+        match self.nothing(recording, pid) {
+            Some(says) => Err(Stop::negative(says)),
+            None => {
+                let is_kept =
+                    |process: &Process| self.filter.is_empty() || !process.tables.sites.is_empty();
+                recording.processes.retain(is_kept);
+                Ok(())
+            }
         }
-        let asked = |process: &Process| pid.is_none_or(|pid| pid == process.identity.pid);
-        let had = recording.processes.iter().any(asked);
-        recording.processes.retain(|process| !process.tables.sites.is_empty());
-        if had && !recording.processes.iter().any(asked) {
-            let path = recording.path.display();
-            let of = pid.map(|pid| format!(" of process {pid}")).unwrap_or_default();
-            let words = &self.words;
-            return Err(Stop::negative(format_args!("{path}: no allocations{of} match {words}")));
-        }
-        Ok(())
+    }
+
+    /// Returns a line that states that no site of the processes, or of the selected one, passes the
+    /// filters; `None` if one does, or if there are no filters or no processes.
+    pub fn nothing(&self, recording: &Recording, pid: Option<u32>) -> Option<String> {
+        let asked = |process: &&Process| pid.is_none_or(|pid| pid == process.identity.pid);
+        let mut processes = recording.processes.iter().filter(asked).peekable();
+        processes.peek().filter(|_| !self.filter.is_empty())?;
+        let path = recording.path.display();
+        let of = pid.map(|pid| format!(" of process {pid}")).unwrap_or_default();
+        let words = &self.words;
+        let is_nothing = processes.all(|process| process.tables.sites.is_empty());
+        is_nothing.then(|| format!("{path}: no allocations{of} match {words}"))
     }
 }
 

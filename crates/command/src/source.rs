@@ -80,6 +80,8 @@ pub enum Empty {
     Negative,
     /// The view shows an empty process.
     Shown,
+    /// The view shows an empty process, after a message.
+    Reported,
 }
 
 impl Default for View {
@@ -171,8 +173,12 @@ pub fn prepare(recording: &mut Recording, selection: &Selection, view: View) -> 
     }
     chosen.apply(recording);
     drop(progress);
-    if view.empty == Empty::Negative {
-        chosen.drop_empty(recording, selection.pid())?;
+    match view.empty {
+        Empty::Negative => chosen.drop_empty(recording, selection.pid())?,
+        Empty::Reported => {
+            chosen.nothing(recording, selection.pid()).into_iter().for_each(message);
+        }
+        Empty::Shown => {}
     }
     for process in &mut recording.processes {
         show(process, selection, view);

@@ -17,12 +17,13 @@ use heaptide_check::links::Sources;
 use heaptide_check::part::Part;
 use heaptide_check::result::{self, Findings, Rule};
 use heaptide_check::values::Measured;
+use heaptide_command::chosen::Chosen;
 use heaptide_command::error::Error;
 use heaptide_command::message::{self, message};
 use heaptide_command::outcome::{self, NEGATIVE, Outcome, SUCCESS, Stop};
 use heaptide_command::project::Project;
 use heaptide_command::select::Selected;
-use heaptide_command::selection::{Selection, Source};
+use heaptide_command::selection::{Reader, Selection, Source};
 use heaptide_command::source::{self, Empty, View, Workers};
 use heaptide_command::{output, target, values};
 use heaptide_render::shared::answer::Answer;
@@ -374,9 +375,15 @@ fn measure(
     let values =
         result::measure(&measured, rules).map_err(|what| Error::new(format!("{path}: {what}")))?;
     let of_kind = heap_only(process, &answer).filter(|_| options.selection.kind.is_none());
+    let chosen = Chosen::new(&options.selection, Reader::Program)?;
+    let nothing = chosen.nothing(&opened.recording, options.selection.pid());
+    let empty = rules.iter().map(|rule| &rule.part).filter(|part| !measured.has_any(part));
+    let mut empty: Vec<String> = empty.map(|part| format!("no allocations match {part}")).collect();
+    empty.dedup();
+    let empty = nothing.map_or(empty, |nothing| vec![nothing]);
     let removed = removed_images(&opened.recording.removed);
     let removed = removed.map(|says| format!("{says}: not checked"));
-    let notes = of_kind.into_iter().chain(notes(process)).chain(removed).collect();
+    let notes = empty.into_iter().chain(of_kind).chain(notes(process)).chain(removed).collect();
     Ok((Findings { answer, subject, all: Vec::new(), notes }, values))
 }
 

@@ -270,7 +270,7 @@ fn open(
         DiffFormat::Json => Reader::Program,
     };
     // Limits apply to the same memory in all formats.
-    let view = View { empty: Empty::Shown, reader, usual_kind: true, ..View::default() };
+    let view = View { empty: Empty::Reported, reader, usual_kind: true, ..View::default() };
     let selected = source::open_view(source, selection, view)?;
     let (path, selected_pid) = (selected.recording.path.clone(), selected.pid);
     let is_same = |p: &Process| program.is_some_and(|program| p.identity.name() == program);

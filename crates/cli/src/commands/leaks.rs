@@ -88,13 +88,13 @@ pub fn leaks(options: &LeaksOptions) -> Outcome {
         return Err(Error::new("--by requires --format text; json contains all stacks").into());
     }
     let suppressions = suppressions(!options.no_built_in, &options.suppressions)?;
-    // If filters match nothing, there are no leaks.
+    // If filters match nothing, there are no leaks, which a misspelled name must not suggest.
     let depth = match options.format {
         Format::Text => Depth::Output, // suppressions need whole stacks
         Format::Json => Depth::Stacks,
     };
     let workers = options.format.workers();
-    let view = View { empty: Empty::Shown, depth, workers, ..View::default() };
+    let view = View { empty: Empty::Reported, depth, workers, ..View::default() };
     let live = match (options.lost, options.at_exit) {
         (true, _) => Live::Lost,
         (false, true) => Live::AtEnd,

@@ -282,6 +282,31 @@ fn mistakes_are_one_line() {
     }
 }
 
+/// Of a misspelled name, nothing leaks and no limit is exceeded.
+#[test]
+fn what_holds_because_nothing_matches_is_said_to() {
+    let of = Recorded::new("filters-nothing", &[]);
+    let says = "no allocations match ";
+    for (words, part) in [
+        ("leaks a.heaptide --focus nowhere", "--focus nowhere"),
+        ("diff a.heaptide a.heaptide --focus nowhere", "--focus nowhere"),
+        ("check a.heaptide --max leaked=0 --focus nowhere", "--focus nowhere"),
+        ("check a.heaptide --max leaked=0 --scope nowhere", "scope nowhere"),
+        ("check a.heaptide --max peak=1 --owner ^nowhere$", "owner ^nowhere$"),
+        ("check a.heaptide --max usable_bytes=1 --thread nowhere", "thread nowhere"),
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let outcome = run(heaptide().current_dir(&of.place).args(&words), &of.place);
+        assert_eq!(outcome.status, 0, "{words:?}: {}", outcome.stderr);
+        let all = outcome.stdout + &outcome.stderr;
+        assert!(all.contains(&format!("{says}{part}")), "{words:?}: {all}");
+    }
+    let known = "check a.heaptide --max leaked=1G --owner app::";
+    let known: Vec<&str> = known.split(' ').collect();
+    let outcome = run(heaptide().current_dir(&of.place).args(&known), &of.place);
+    assert!(!(outcome.stdout + &outcome.stderr).contains(says));
+}
+
 /// Sums are unchanged, and the frames that a set removes are gone.
 #[test]
 fn built_in_sets_on_real_programs() {
