@@ -144,9 +144,10 @@ impl FromStr for Limit {
 fn share(quantity: Quantity, percent: &str) -> Result<f64, String> {
     if quantity.whole().is_none() {
         let name = quantity.name();
+        let growth = if decimal(percent).is_some() { percent } else { "2" };
         return Err(format!(
             "{name} cannot be limited to a percentage; expected a number, or growth from the \
-             baseline, such as +{percent}%"
+             baseline, such as +{growth}%"
         ));
     }
     let share = decimal(percent).filter(|percent| *percent <= 100.0);

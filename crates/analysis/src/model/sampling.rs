@@ -37,6 +37,8 @@ pub struct Sampling {
     pub whole: Spread,
     /// Bytes of the whole process that no sampled block represents: allocated, live, at peak.
     pub rest: [u64; 3],
+    /// Bytes by which all estimates were raised to the totals: allocated, live, at peak.
+    pub raised: [u64; 3],
 }
 
 /// The 95 % interval of an estimate.
@@ -66,7 +68,8 @@ impl Sampling {
     /// blocks.
     ///
     /// The row's share of the effective number of the process has the limits of a binomial
-    /// distribution: because totals are exact, an excess in one row is a deficit in the others.
+    /// distribution: because totals are exact, an excess in one row is a deficit in the others. If
+    /// the estimates were raised, each effective block represents more than the mean.
     ///
     /// ```
     /// use heaptide_analysis::model::{Measure, Measures, Sampling, Spread};
@@ -84,7 +87,8 @@ impl Sampling {
         // In a selection from several processes, a row can have a larger number than `whole`.
         let (own, all) = (f64::from(own), f64::from(all.max(own)));
         let (low, high) = binomial::limits(own, all);
-        let unit = self.mean_bytes as f64;
+        let raised = self.part_of(self.raised, metric) as f64;
+        let unit = self.mean_bytes as f64 + if all > 0.0 { raised / all } else { 0.0 };
         let below = (own - low * all) * unit;
         let above = (high * all - own) * unit + self.unseen(metric);
         Some(Interval {
@@ -97,13 +101,17 @@ impl Sampling {
     /// with more bytes would have a sampled block in 97.5 % of all cases.
     fn unseen(&self, metric: Measure) -> f64 {
         const NATS: f64 = 3.688_879_454_113_936; // −ln 0.025
-        let [allocated, live, at_peak] = self.rest;
-        let rest = match metric {
+        let rest = self.part_of(self.rest, metric);
+        (rest as f64).min(NATS * self.mean_bytes as f64)
+    }
+
+    /// Returns the bytes of a metric.
+    fn part_of(&self, [allocated, live, at_peak]: [u64; 3], metric: Measure) -> u64 {
+        match metric {
             Measure::LiveBytes => live,
             Measure::AtPeakBytes => at_peak,
             _ => allocated,
-        };
-        (rest as f64).min(NATS * self.mean_bytes as f64)
+        }
     }
 
     /// Returns the size in bytes from which a row has a sampled block in at least 95 % of all
@@ -120,7 +128,7 @@ mod tests {
 
     fn sampling(live: f32, rest: u64) -> Sampling {
         let whole = Spread { live, ..Spread::default() };
-        Sampling { mean_bytes: 1000, blocks: 1, whole, rest: [0, rest, 0] }
+        Sampling { mean_bytes: 1000, blocks: 1, whole, rest: [0, rest, 0], raised: [0; 3] }
     }
 
     fn row(live_bytes: u64, live: f32) -> Measures {
@@ -151,6 +159,15 @@ mod tests {
     fn the_whole_has_at_most_what_there_is() {
         let (low, high) = limits(sampling(50.0, 0), &row(50_000, 50.0));
         assert!(high == 50_000 && (46_000..47_000).contains(&low), "{low}");
+    }
+
+    /// Two blocks were sampled of what turned out to be 3,000 bytes.
+    #[test]
+    fn shares_are_of_the_bytes_to_which_estimates_were_raised() {
+        let sampling = Sampling { raised: [0, 1000, 0], ..sampling(2.0, 0) };
+        // 0.025^(1/2) of 3,000 bytes is 474.
+        assert_eq!(limits(sampling, &row(3000, 2.0)), (474, 3000));
+        assert_eq!(limits(sampling, &row(0, 0.0)), (0, 2526));
     }
 
     #[test]

@@ -598,9 +598,11 @@ fn sampling(processes: &[Process]) -> Option<Sampling> {
         let sampling = sampling.in_units_of(mean_bytes);
         joined.blocks = joined.blocks.saturating_add(sampling.blocks);
         joined.whole.add(&sampling.whole);
-        for (sum, rest) in joined.rest.iter_mut().zip(sampling.rest) {
-            *sum = sum.saturating_add(rest);
-        }
+        let add = |sums: &mut [u64; 3], more: [u64; 3]| {
+            sums.iter_mut().zip(more).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+        };
+        add(&mut joined.rest, sampling.rest);
+        add(&mut joined.raised, sampling.raised);
     }
     Some(joined)
 }

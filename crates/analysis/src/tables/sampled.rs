@@ -79,6 +79,15 @@ impl Estimates {
         columns.requested(sites, totals);
         let rest = lacking(totals, sites);
         self.sampling.rest[..2].copy_from_slice(&[rest.usable_bytes, rest.live_bytes]);
+        let estimates = |of: fn(&Weighted) -> f64| self.rows.iter().map(of).sum::<f64>();
+        let allocated = estimates(|row| row.own().bytes);
+        let raised = |total: u64, rest: u64, estimate: f64| {
+            (total.saturating_sub(rest) as f64 - estimate).max(0.0) as u64
+        };
+        self.sampling.raised[..2].copy_from_slice(&[
+            raised(totals.usable_bytes, rest.usable_bytes, allocated),
+            raised(totals.live_bytes, rest.live_bytes, estimates(|row| row.live.bytes)),
+        ]);
         rest
     }
 
@@ -113,15 +122,17 @@ impl Estimates {
             let least = row.at_peak.sampled.round() as u64;
             (m.at_peak_blocks, m.at_peak_bytes) = (blocks.max(least), bytes);
         }
-        let rest = peak_bytes.saturating_sub(whole.iter().sum());
+        let (sum, estimate) = (whole.iter().sum::<u64>(), cells.iter().map(|cell| cell.value));
+        let rest = peak_bytes.saturating_sub(sum);
         self.sampling.rest[2] = rest;
+        self.sampling.raised[2] = (sum as f64 - estimate.sum::<f64>()).max(0.0) as u64;
         rest
     }
 
     /// Sets the values at peak to the live ones, if the peak is at the end.
     pub(crate) fn peak_is_live(&mut self) {
-        let Sampling { whole, rest, .. } = &mut self.sampling;
-        (whole.at_peak, rest[2]) = (whole.live, rest[1]);
+        let Sampling { whole, rest, raised, .. } = &mut self.sampling;
+        (whole.at_peak, rest[2], raised[2]) = (whole.live, rest[1], raised[1]);
     }
 }
 

@@ -8,6 +8,7 @@ pub mod text;
 
 use heaptide_analysis::model::Interval;
 use heaptide_render::shared::names::shorten;
+use heaptide_render::shared::quantity::counted;
 
 use crate::limit::Quantity;
 use crate::result::{Finding, Responsible};
@@ -29,10 +30,14 @@ impl Finding {
         self.limit.quantity
     }
 
-    /// Returns `412 of at most 400`, with the total for percentages.
+    /// Returns `412, limit 400`, with the total for percentages. Different bytes that look equal
+    /// are written in full.
     fn measured(&self) -> String {
         let quantity = self.quantity();
-        let value = quantity.amount(self.value);
+        let looks_equal = |most| quantity.amount(most) == quantity.amount(self.value);
+        let is_close = self.most().is_some_and(|most| most != self.value && looks_equal(most));
+        let amount = |n| if is_close { counted(n, "byte") } else { quantity.amount(n) };
+        let value = amount(self.value);
         let share = match self.whole {
             Some(whole) if whole > 0 => {
                 format!(" ({:.1}%)", self.value as f64 * 100.0 / whole as f64)
@@ -42,9 +47,10 @@ impl Finding {
         let interval = self.interval_shown();
         let most = match self.most() {
             Some(most) if quantity.amount(most) != self.limit.to_string() => {
-                format!("{} = {}", self.limit, quantity.amount(most))
+                format!("{} = {}", self.limit, amount(most))
             }
-            _ => self.limit.to_string(),
+            Some(most) => amount(most),
+            None => self.limit.to_string(),
         };
         format!("{value}{share}{interval}, limit {most}")
     }
@@ -102,6 +108,23 @@ impl Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn measured(limit: &str, value: u64, before: Option<u64>) -> String {
+        let limit = limit.parse().expect("a limit");
+        let (name, owners) = (String::new(), Vec::new());
+        let (interval, whole, is_exceeded) = (None, None, true);
+        Finding { name, limit, value, interval, whole, before, is_exceeded, owners }.measured()
+    }
+
+    #[test]
+    fn a_value_close_to_its_limit_is_written_in_full() {
+        assert_eq!(measured("peak=61087", 61_088, None), "61,088 bytes, limit 61,087 bytes");
+        assert_eq!(measured("peak=61088", 61_088, None), "59.7 KiB, limit 59.7 KiB");
+        assert_eq!(measured("peak=50K", 61_088, None), "59.7 KiB, limit 50.0 KiB");
+        let grown = measured("peak=+100", 61_089, Some(60_988));
+        assert_eq!(grown, "61,089 bytes, limit baseline + 100 B = 61,088 bytes");
+        assert_eq!(measured("allocations=10", 11, None), "11, limit 10");
+    }
 
     #[test]
     fn names_of_owners_are_as_in_other_views() {

@@ -207,8 +207,8 @@ impl<'a> Writer<'a> {
         let process = self.process;
         let site = |index: u32| process.tables.sites.get(index as usize);
         let Some(of) = site(event.site) else { return Ok(()) };
-        // Blocks of a pool are parts of its chunks.
-        if of.kind.is_pool_block() {
+        // Blocks of a pool are parts of its chunks; other named memory is no block.
+        if of.kind.is_pool_block() || !of.kind.is_in_totals() {
             return Ok(());
         }
         self.at(event.time_ns)?;
@@ -229,13 +229,19 @@ impl<'a> Writer<'a> {
     }
 
     fn counters(&mut self) -> io::Result<()> {
+        // What a pool handed out on a stack is bytes without a block of the allocator: it is one.
+        let blocks = |n: u64, bytes: u64| Blocks::new(n.max(u64::from(bytes > 0)), bytes);
         let lives = |m: &Measures| {
-            let peak = Blocks::new(m.at_peak_blocks, m.at_peak_bytes);
-            let end = Blocks::new(m.live_blocks, m.live_bytes);
-            Lives::of(Blocks::new(m.allocations, m.usable_bytes), peak, end)
+            let peak = blocks(m.at_peak_blocks, m.at_peak_bytes);
+            let end = blocks(m.live_blocks, m.live_bytes);
+            let count = m.allocations.max(u64::from(peak.count.max(end.count) > 0));
+            let bytes = m.usable_bytes.max(peak.bytes).max(end.bytes);
+            Lives::of(Blocks::new(count, bytes), peak, end)
         };
         let process = self.process;
-        let rows = by_stack(process).filter(|(_, row)| row.allocations > 0);
+        let has_any =
+            |row: &Measures| [row.allocations, row.at_peak_bytes, row.live_bytes] != [0; 3];
+        let rows = by_stack(process).filter(|(_, row)| has_any(row));
         let mut rows: Vec<(StackId, Lives, u64)> =
             rows.map(|(stack, row)| (stack, lives(&row), row.temporary)).collect();
         // A temporary block of the peak is the last one of it, and freed first.

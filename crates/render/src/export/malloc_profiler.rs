@@ -14,8 +14,8 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use heaptide_analysis::model::{
-    BELOW_THRESHOLD, Frame, FrameId, LaneId, Measures, NOT_BELOW_THRESHOLD, Process, Site, StackId,
-    Sum,
+    BELOW_THRESHOLD, Frame, FrameId, LaneId, Measures, NOT_BELOW_THRESHOLD, Process, Site,
+    SiteKind, StackId, Sum,
 };
 use heaptide_analysis::text::printable;
 use heaptide_analysis::views::highest::{
@@ -200,8 +200,12 @@ fn max_of(sites: &[&Site], sum: &Measures, live: u64) -> Option<u64> {
     }
 }
 
-/// Returns the live bytes of a site, in requested bytes if these are known.
+/// Returns the live bytes of a site, in requested bytes if these are known. A pool's chunk has the
+/// bytes that the pool has not handed out, and those that it has are in its blocks.
 fn live_of(site: &Site) -> u64 {
+    if site.kind == SiteKind::PoolBlock {
+        return site.measures.live_bytes;
+    }
     live_requested_of_allocator(site).unwrap_or(site.measures.live_bytes)
 }
 
@@ -311,7 +315,7 @@ fn stats(process: &Process, choice: &Choice, highest: Option<&Highest>) -> Stats
     if choice.is_reverse { &mut large } else { &mut small }.add(without);
     let mut stacks: Vec<(StackId, Stat)> = of_stack
         .into_iter()
-        .filter(|(_, stat)| stat.calls > 0 && (stat.live > 0 || !choice.live_only))
+        .filter(|(_, stat)| stat.live > 0 || stat.calls > 0 && !choice.live_only)
         .map(|(stack, stat)| (StackId(stack), stat))
         .collect();
     stacks.sort_by_key(|(_, stat)| stat.key(choice.sort));

@@ -3,7 +3,10 @@
 
 use heaptide_analysis::model::Measure;
 use heaptide_analysis::model::*;
-use heaptide_render::export::{callgrind, chrome, firefox, massif, pprof};
+use heaptide_render::export::heaptrack::Packing;
+use heaptide_render::export::{
+    callgrind, chrome, firefox, heaptrack, malloc_profiler, massif, pprof,
+};
 use serde_json::Value;
 
 use crate::fixtures::*;
@@ -97,4 +100,43 @@ fn nothing_and_too_much_of_everything() {
         (frame.inlined, frame.offset, frame.line) = (true, u64::MAX, Some(u32::MAX));
     }
     all_formats(full);
+}
+
+/// A pool handed out 900 bytes of its chunk of 1,000 bytes on another stack.
+#[test]
+fn what_pools_handed_out_is_live_in_files_without_pools() {
+    let chunk = Measures {
+        allocations: 1,
+        requested_bytes: 1000,
+        usable_bytes: 1000,
+        live_blocks: 1,
+        live_bytes: 100,
+        at_peak_blocks: 1,
+        at_peak_bytes: 100,
+        ..Measures::default()
+    };
+    let handed_out = Measures { live_bytes: 900, at_peak_bytes: 900, ..chunk };
+    let process = with(process(), |p| {
+        let lent = Site { kind: SiteKind::PoolChunk, lent_bytes: 900, ..site(7, 0, 0, chunk) };
+        let pool = Site { kind: SiteKind::PoolBlock, ..site(3, 0, 0, handed_out) };
+        p.tables.sites = vec![lent, pool];
+    });
+    let file = written(|out| {
+        heaptrack::write(out, &process, None, Packing::None).map(|notes| assert!(notes.is_empty()))
+    });
+    let sizes: Vec<u64> = file
+        .lines()
+        .filter_map(|line| line.strip_prefix("a ")?.split(' ').next())
+        .map(|size| u64::from_str_radix(size, 16).expect("a size"))
+        .collect();
+    let of = |sign: &str| -> u64 {
+        let numbers = file.lines().filter_map(|line| line.strip_prefix(sign));
+        numbers.map(|n| sizes[usize::from_str_radix(n, 16).expect("a number")]).sum()
+    };
+    assert_eq!((of("+ "), of("- ")), (1000, 0), "{file}");
+    let (form, choice) = (malloc_profiler::Form::Dump, malloc_profiler::Choice::default());
+    let lines = written(|out| malloc_profiler::write(out, &process, form, &choice, None));
+    let live = lines.lines().map(|line| line.rsplit('$').nth(1).expect("live bytes"));
+    let live: u64 = live.map(|bytes| bytes.parse::<u64>().expect("a number")).sum();
+    assert_eq!(live, 1000, "{lines}");
 }

@@ -336,7 +336,8 @@ pub fn sampled() -> Process {
         }
         p.totals.spread = whole;
         let blocks = whole.allocated as u64;
-        p.sampling = Some(Sampling { mean_bytes: MEAN as u64, blocks, whole, rest: [0; 3] });
+        p.sampling =
+            Some(Sampling { mean_bytes: MEAN as u64, blocks, whole, rest: [0; 3], raised: [0; 3] });
     })
 }
 
