@@ -91,6 +91,20 @@ impl Target {
         assert_eq!(outcome.status, 0, "{}", outcome.stderr);
     }
 
+    /// Starts `heaptide attach` in the foreground, and waits until it records. Returns it and the
+    /// file with its messages.
+    pub fn attach_in_front(&self, name: &str) -> (Child, PathBuf) {
+        let said = self.recording("said");
+        let mut command = heaptide();
+        command.args(["attach", "-o"]).arg(self.recording(name)).arg(self.pid().to_string());
+        command.stderr(fs::File::create(&said).expect("a file"));
+        let attached = command.spawn().expect("heaptide");
+        crate::harness::until("the recording", || {
+            fs::read_to_string(&said).is_ok_and(|text| text.contains("recording process"))
+        });
+        (attached, said)
+    }
+
     pub fn detach(&self) {
         let outcome = self.command(&["detach", "-q"]);
         assert_eq!((outcome.status, &*outcome.stderr), (0, ""));
@@ -240,14 +254,7 @@ fn each_attachment_has_a_recording_of_its_own() {
 #[test]
 fn a_program_that_ends_while_it_is_recorded_is_sealed() {
     let mut target = Target::waiting("attach_end");
-    let (recording, said) = (target.recording("a.heaptide"), target.recording("said"));
-    let mut command = heaptide();
-    command.args(["attach", "-o"]).arg(&recording).arg(target.pid().to_string());
-    command.stderr(fs::File::create(&said).expect("a file"));
-    let mut attached = command.spawn().expect("heaptide");
-    crate::harness::until("the recording", || {
-        fs::read_to_string(&said).is_ok_and(|text| text.contains("recording process"))
-    });
+    let (mut attached, _) = target.attach_in_front("a.heaptide");
     target.steps("amp");
     target.child.stdin.as_mut().expect("its input").write_all(b"e").expect("a step");
     assert_eq!(target.child.wait().expect("its end").code(), Some(7));
@@ -260,17 +267,12 @@ fn a_program_that_ends_while_it_is_recorded_is_sealed() {
 #[test]
 fn a_command_ends_when_another_one_detaches() {
     let mut target = Target::waiting("attach_detached");
-    let (recording, said) = (target.recording("a.heaptide"), target.recording("said"));
-    let mut command = heaptide();
-    command.args(["attach", "-o"]).arg(&recording).arg(target.pid().to_string());
-    command.stderr(fs::File::create(&said).expect("a file"));
-    let mut attached = command.spawn().expect("heaptide");
-    let says = |text: &str| fs::read_to_string(&said).is_ok_and(|said| said.contains(text));
-    crate::harness::until("the recording", || says("recording process"));
+    let (mut attached, said) = target.attach_in_front("a.heaptide");
     target.steps("amp");
     target.detach();
     assert_eq!(attached.wait().expect("the command").code(), Some(0));
-    assert!(says("another command detached from process"));
+    let said = fs::read_to_string(said).expect("what it said");
+    assert!(said.contains("another command detached from process"), "{said}");
     assert_known(&target.process("a.heaptide"));
     // The next recording is not ended by the first command.
     target.attach("b.heaptide", &[]);
