@@ -45,6 +45,7 @@ abilities! {
     labels "api_labels.c"
     dimensions_of_labels "api_shapes.c"
     pools "api_pools.c"
+    pools_of_threads_that_fork "api_pool_forks.c"
     unaligned_memory "api_unaligned.c"
     labels_and_pools_at_the_peak "api_peak.c"
     labels_of_the_block_that_made_the_peak "api_peak_last.c"
